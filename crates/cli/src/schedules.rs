@@ -94,17 +94,6 @@ fn no_schedule(id: &ScheduleId, namespace: &Namespace) -> Failure {
 
 impl From<ScheduleError> for Failure {
     fn from(error: ScheduleError) -> Failure {
-        match error {
-            ScheduleError::Unknown(_) => Failure::missing(error),
-            ScheduleError::Name(_) => Failure::usage(error),
-            ScheduleError::Refused { .. } => Failure::unreadable(error),
-            ScheduleError::Store(_) => Failure::store(error),
-            ScheduleError::NotLeading
-            | ScheduleError::Full(_)
-            | ScheduleError::Exists(_)
-            | ScheduleError::Raced(_)
-            | ScheduleError::Asked(_)
-            | ScheduleError::Submit(_) => Failure::other(error),
-        }
+        tenure::Error::new(error.kind(), error).into()
     }
 }

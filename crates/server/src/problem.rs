@@ -169,17 +169,12 @@ impl From<Error> for Problem {
 
 impl From<ScheduleError> for Problem {
     fn from(error: ScheduleError) -> Problem {
-        match error {
-            ScheduleError::Unknown(_) => Problem::not_found("unknown-schedule", error),
-            ScheduleError::Name(_) => Problem::invalid(error),
-            ScheduleError::Refused { .. } => Problem::unreadable(error),
-            ScheduleError::Store(_) => Problem::store(error),
-            ScheduleError::NotLeading
-            | ScheduleError::Full(_)
-            | ScheduleError::Exists(_)
-            | ScheduleError::Raced(_)
-            | ScheduleError::Asked(_)
-            | ScheduleError::Submit(_) => Problem::conflict("raced", error),
+        if let ScheduleError::Unknown(_) = error {
+            return Problem::not_found("unknown-schedule", error);
         }
+        if let ScheduleError::Exists(_) = error {
+            return Problem::conflict("raced", error);
+        }
+        Error::new(error.kind(), error).into()
     }
 }

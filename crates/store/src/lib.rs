@@ -14,6 +14,19 @@
 //! No backend retries a conditional write by itself: a retry can be refused *because of the first try*, and would then
 //! report a win as a loss.
 //!
+//! ```
+//! use tenure_store::{Condition, Store, Write, open_str, OpenOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = open_str("memory:", &OpenOptions::default()).await?.lease;
+//! let Write::Won(first) = store.put("a/b.json", "1".into(), Condition::Absent).await else { return Err("lost".into()) };
+//! let second = store.put("a/b.json", "2".into(), Condition::Matches(first.clone())).await;
+//! assert!(matches!(second, Write::Won(_)));
+//! assert_eq!(store.put("a/b.json", "3".into(), Condition::Matches(first)).await, Write::Lost);
+//! # Ok(()) }
+//! ```
+//!
 //! Not promised: a [`Lost`](Write::Lost) does not say who won; read the object to find out. Store times
 //! ([`Object::modified`]) can be compared only with each other, never with a clock of this machine.
 

@@ -1,4 +1,18 @@
 //! Clocks. Leases run on a clock that keeps counting while the machine sleeps.
+//!
+//! Every node uses its own [`BootClock`] unless it is given another one, as tests on paused time do with [`TokioClock`]. No node ever
+//! compares its clock with another's, and no decision depends on the time of day.
+//!
+//! ```
+//! use tenure::clock::{BootClock, Clock};
+//!
+//! let began_ms = BootClock.now_ms();
+//! // … work …
+//! let took_ms = BootClock.now_ms() - began_ms;
+//! # assert!(took_ms < 60_000);
+//! ```
+//!
+//! Not promised: that two machines' clocks run equally fast. The lease terms tolerate a drift of 50 % by default.
 
 use std::fmt::Debug;
 use std::sync::Arc;

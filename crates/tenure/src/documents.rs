@@ -19,6 +19,7 @@ pub(crate) use update::Tries;
 use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
 use crate::keys::Keys;
+use crate::wire::Unreadable;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,15 +40,6 @@ const STORE: &str = "";
 
 /// Tenure's own objects and folders at the root of a namespace.
 const RESERVED: [&str; 5] = ["seat", "snapshot", "nodes", "workers", "jobs"];
-
-/// Why an object is not the document it should be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Unreadable {
-    /// A newer major version of this software wrote it.
-    pub(crate) newer: bool,
-    /// What is wrong, for people.
-    pub(crate) detail: String,
-}
 
 /// How one kind of document looks as bytes.
 pub(crate) trait Codec: Clone + Send + Sync + 'static {

@@ -54,6 +54,23 @@ pub enum ErrorKind {
     Unavailable,
 }
 
+impl ErrorKind {
+    /// Whether the same call may succeed a little later.
+    pub fn is_retryable(self) -> bool {
+        matches!(self, ErrorKind::Unavailable | ErrorKind::Raced | ErrorKind::Full)
+    }
+
+    /// Whether this leader may no longer do it.
+    pub fn is_fenced(self) -> bool {
+        self == ErrorKind::Fenced
+    }
+
+    /// Whether the store refuses this process.
+    pub fn is_denied(self) -> bool {
+        self == ErrorKind::Denied
+    }
+}
+
 impl Error {
     /// An error of this kind that says this.
     pub fn new(kind: ErrorKind, sentence: impl fmt::Display) -> Error {
@@ -73,18 +90,18 @@ impl Error {
 
     /// Whether the same call may succeed a little later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Raced | ErrorKind::Full)
+        self.kind.is_retryable()
     }
 
     /// Whether this leader may no longer do it: a later epoch or another owner was there, or leadership ended. Stop the work
     /// that relies on it.
     pub fn is_fenced(&self) -> bool {
-        self.kind == ErrorKind::Fenced
+        self.kind.is_fenced()
     }
 
     /// Whether the store refuses this process. It stays so until somebody changes permissions or credentials.
     pub fn is_denied(&self) -> bool {
-        self.kind == ErrorKind::Denied
+        self.kind.is_denied()
     }
 
     /// Whether an object stands there that cannot be read, or that a newer version wrote.

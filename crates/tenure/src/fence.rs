@@ -4,6 +4,26 @@
 //! can refuse that: every task carries the epoch of the leader that dispatched it, and a receiver that has heard of a newer
 //! epoch rejects it.
 //!
+//! ```
+//! use std::time::Duration;
+//! use tenure::{Node, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
+//! let node = Node::start(settings).await?;
+//! let guard = node.lead().await.ok_or("stopped")?;
+//! let fence = node.fence(); // one for every receiver of tasks in this process
+//!
+//! let stamp = guard.stamp("report-7")?;
+//! let permit = fence.admit(&stamp)?; // refused if a newer epoch is known
+//! // … do the work …
+//! permit.confirm()?; // right before it takes effect
+//! # drop(guard);
+//! # node.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
 //! Not promised: a fence knows only what this process has heard. A receiver that was itself cut off judges by old news until
 //! it hears of the new epoch, from the store or from the new leader's first task. Anything that must not be written twice
 //! needs a guard where it is written: a condition on the epoch.

@@ -18,7 +18,9 @@ use std::sync::Arc;
 use tenure_core::{Namespace, NodeId, PluginName, WorkerId};
 
 use crate::settings::{FIELDS, Loader, Settings};
-use crate::wire::{DETAIL_MAX_CHARS, DOCUMENT_MAX_BYTES, PresenceDocument, RENEWALS_MAX, SeatDocument};
+use crate::wire::{
+    DETAIL_MAX_CHARS, DOCUMENT_MAX_BYTES, PresenceDocument, RENEWALS_MAX, SeatDocument, to_bytes,
+};
 use crate::workers::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};
 use serde_json::{Map, Value};
 use tenure_core::{Epoch, Holder, Incarnation, Nonce, Seat, WORKERS_MAX};
@@ -110,8 +112,8 @@ pub fn worker(body: &[u8]) -> bool {
     let key = named.unwrap_or_else(|| WorkerId::new("worker-1").expect("valid"));
     let parsed = match WorkerDocument::parse(&key, body) {
         Ok(parsed) => parsed,
-        Err(detail) => {
-            assert_told(&detail, DETAIL_MAX_CHARS + 1);
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
             return false;
         }
     };
@@ -119,7 +121,7 @@ pub fn worker(body: &[u8]) -> bool {
     assert!((1..=TIMEOUT_MAX_MS).contains(&parsed.details.timeout_ms));
     id(parsed.details.pod.as_str().as_bytes());
     id(parsed.details.plugin_type.as_str().as_bytes());
-    let again = parsed.document.to_bytes();
+    let again = to_bytes(&parsed.document);
     if again.len() <= DOCUMENT_MAX_BYTES {
         assert_eq!(WorkerDocument::parse(&key, &again), Ok(parsed));
     }
@@ -142,9 +144,9 @@ pub fn snapshot(body: &[u8]) -> bool {
         assert!((1..=TIMEOUT_MAX_MS).contains(&entry.details.timeout_ms));
         assert!(entry.active || entry.silence.is_some(), "inactive since when?");
     }
-    let bare = SnapshotDocument::new(parsed.stamp, &parsed.snapshot, serde_json::Map::new()).to_bytes();
+    let bare = to_bytes(&SnapshotDocument::new(parsed.stamp, &parsed.snapshot, serde_json::Map::new()));
     assert!(bare.len() as u64 <= parsed.snapshot.weight(), "it takes more than it weighs");
-    let again = SnapshotDocument::new(parsed.stamp, &parsed.snapshot, parsed.extra.clone()).to_bytes();
+    let again = to_bytes(&SnapshotDocument::new(parsed.stamp, &parsed.snapshot, parsed.extra.clone()));
     if again.len() <= BODY_MAX_BYTES {
         assert_eq!(SnapshotDocument::parse(&again), Ok(parsed));
     }

@@ -1,7 +1,37 @@
 //! Jobs: the leader hands work to workers through objects, fenced, so that failover neither loses nor repeats it.
 //!
-//! `tenure-core` makes the decisions; this module carries them to the store and back. All of it runs on the bulk lane, in
-//! its own tasks: whatever happens here cannot delay a renewal.
+//! The leader's [`Dispatcher`] keeps every job in a ledger and puts it into the inbox of a worker; the worker's [`JobRunner`] claims
+//! it, runs it and writes its result there. Each of them needs to know [where the jobs are](crate::Node::jobs).
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::job::{Dispatcher, Handlers, JobOutcome, JobRunner, JobSpec, JobState, Submitted};
+//! use tenure::worker::WorkerSpec;
+//! use tenure::{Node, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
+//! let node = Node::start(settings).await?;
+//! let worker = node.register_worker(WorkerSpec::new("w1", "reports"))?;
+//! let handlers = Handlers::new().on("greet", |_| async { JobOutcome::succeeded("hello") });
+//! let runner = JobRunner::start(&node.jobs(), worker, handlers);
+//!
+//! let dispatcher = Dispatcher::start(&node.jobs(), node.lead().await.ok_or("stopped")?);
+//! let mut updates = dispatcher.updates();
+//! let job = JobSpec::new("greeting-1", "greet").worker("w1");
+//! assert_eq!(dispatcher.submit(job).await?, Submitted::Created); // from here on, no failover loses it
+//! while updates.recv().await?.state != JobState::Succeeded {}
+//! # runner.drain().await;
+//! # Ok(()) }
+//! ```
+//!
+//! [`JobList`] shows the jobs from outside. All of it runs on connections of its own: whatever happens here cannot delay a renewal.
+//!
+//! # What is not promised
+//!
+//! A job's *result* counts once, but a job may *run* twice: a worker that fell silent may still run what it claimed while another
+//! attempt runs elsewhere. Guard what must not be done twice where it is done, by the job's id or by the epoch.
 
 mod assign;
 mod blob;

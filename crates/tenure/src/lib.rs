@@ -27,14 +27,31 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Where things are
+//!
+//! The root has what every user needs. Each of the modules is about one subject, and begins with what it is for and an example:
+//!
+//! | to do this | look here |
+//! |---|---|
+//! | run work on the leader only | [`LeaderGuard`], [`process`] for supervised work, [`plugin`] for parts that share an election |
+//! | refuse what a former leader sent or wrote | [`fence`], [`FencedDocument`], [`document`] |
+//! | hand work to others | [`worker`], [`job`], [`schedules`] |
+//! | watch | [`event`], [`metrics`], [`admin`] from outside |
+//! | set up | [`settings`], [`store`], [`clock`] |
+//! | write a state machine of one's own | [`machine`], [`shell`] |
+//!
+//! Everything that can go wrong is an [`Error`], except what an id or the settings break: these name their fields.
+//!
 //! # What is not promised
 //!
 //! A guard that was valid a moment ago may not be valid now: the process may have been paused between the check and the side
 //! effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs with a
 //! [`Fence`].
 
+pub mod admin;
 pub mod clock;
 mod diagnostics;
+pub mod document;
 mod documents;
 mod election;
 pub mod error;
@@ -46,8 +63,10 @@ mod forget;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+pub mod id;
 pub mod job;
 mod keys;
+pub mod machine;
 pub mod metrics;
 mod mutant;
 mod namespaces;
@@ -63,46 +82,8 @@ mod telemetry;
 #[cfg(feature = "explore")]
 mod watcher;
 mod wire;
+pub mod worker;
 mod workers;
-
-/// Looking at a namespace from outside and stepping in: status, step-down, namespaces, forgetting a node.
-pub mod admin {
-    pub use crate::forget::{Forgot, forget_node};
-    pub use crate::keys::Election;
-    pub use crate::namespaces::{NamespaceSummary, Namespaces};
-    pub use crate::status::{LeaderStatus, NodeStatus, SeatHolder, Status, WATCH_MAX};
-    pub use crate::step_down::{AskedLeader, HandOver, StepDownAnswer, hand_over, request_step_down};
-}
-
-/// Documents that a leader keeps beside the seat, and the presences of nodes.
-pub mod document {
-    pub use crate::documents::{Change, Documents, Found, Presence, PresenceEntry, Presences};
-    pub use crate::fenced_document::FencedDocument;
-}
-
-/// Ids, each of its own type: a worker's id cannot be taken for a job's.
-pub mod id {
-    pub use tenure_core::{
-        CheckName, DocumentName, IdError, JobId, KindName, Label, Namespace, NodeId, PluginName, ProcessName,
-        ScheduleId, SeriesId, WorkerId,
-    };
-}
-
-/// The one shape of all state machines: for whoever feeds one, with a [`shell`] or by hand.
-pub mod machine {
-    pub use tenure_core::Time;
-    pub use tenure_core::machine::{
-        Answer, Effect, In, Input, Machine, NoRequest, Now, Out, Request, RequestId,
-    };
-}
-
-/// Workers: registered processes that take work, with a heartbeat of their own.
-pub mod worker {
-    pub use crate::workers::{
-        Observer, SeenWorker, Worker, WorkerEnd, WorkerInfo, WorkerList, WorkerPhase, WorkerRow, WorkerSpec,
-        WorkerState, WorkerStatus, Workers,
-    };
-}
 
 pub use async_trait::async_trait;
 pub use error::Error;

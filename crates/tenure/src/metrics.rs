@@ -1,4 +1,25 @@
 //! Figures: how coordination is doing and what it costs, for one node or for a whole namespace.
+//!
+//! [`Metrics`] is one node's, as JSON has it; [`register`] adds the same figures to a Prometheus registry; [`ClusterMetrics`] adds up
+//! what all nodes published. [`Projection`] says what a namespace will cost before it exists.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::{Node, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
+//! let node = Node::start(settings).await?;
+//! drop(node.lead().await);
+//! let metrics = node.metrics();
+//! assert_eq!((metrics.elections, metrics.epoch), (1, 1));
+//! assert!(metrics.requests.lease.put > 0, "the claim was a write");
+//! # node.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! Not promised: that the figures survive a restart. Costs follow from the prices in the settings, not from a bill.
 
 mod cluster;
 mod cost;

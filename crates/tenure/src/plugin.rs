@@ -1,4 +1,40 @@
 //! Plugins: code that takes part in an election without running one.
+//!
+//! Several parts of a program can share one election: each implements [`Plugin`] and is attached to the process's [`Services`], which
+//! start one node per namespace. With the setting `coordinationMode` a plugin gets an election of its own instead, as it does when
+//! the store refuses the shared one ([`Mode::Fallback`]).
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::plugin::{Plugin, Services};
+//! use tenure::{LeaderGuard, Settings, async_trait};
+//!
+//! struct Reports;
+//!
+//! #[async_trait]
+//! impl Plugin for Reports {
+//!     fn name(&self) -> &str {
+//!         "reports"
+//!     }
+//!
+//!     async fn promoted(&self, guard: LeaderGuard) {
+//!         // … write reports, stamped with guard.epoch(), until leadership ends …
+//!         guard.ended().await;
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
+//! let reports = Services::process().attach(Reports, settings).await?;
+//! reports.leadership().wait_for(tenure::Leadership::is_leader).await?;
+//! reports.detach().await;
+//! # Ok(()) }
+//! ```
+//!
+//! A [`NodeHandle`] is what code beside the election uses of a node: documents, figures, events of its own.
+//!
+//! Not promised: that a slow plugin sees every event; see [`Plugin`].
 
 mod callbacks;
 mod fallback;

@@ -1,4 +1,40 @@
 //! Processes: supervised leader-only work, on exactly one node.
+//!
+//! A [`Supervisor`] starts its processes when the node leads and stops them before the seat is given up. Each process gets a
+//! [`ProcessContext`] with the guard of its term, and holds leadership's end back until it has really ended.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::{Node, Settings};
+//! use tenure::process::{ProcessContext, ProcessSpec, Restart, Supervisor};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
+//! let node = Node::start(settings).await?;
+//! let poll = ProcessSpec::new("poll", |context: ProcessContext| async move {
+//!     while !context.is_cancelled() {
+//!         context.check()?; // right before each side effect
+//!         // … one small piece of the leader's work, stamped with context.epoch() …
+//!         tokio::select! {
+//!             () = context.cancelled() => {}
+//!             () = tokio::time::sleep(Duration::from_secs(1)) => {}
+//!         }
+//!     }
+//!     Ok::<_, tenure::LeadershipEnded>(())
+//! });
+//! let processes = Supervisor::new([poll.restart(Restart::Permanent)]).run(&node)?;
+//! processes.running("poll").await;
+//! node.shutdown().await; // the process is stopped, then the seat vacated
+//! # Ok(()) }
+//! ```
+//!
+//! # What is not promised
+//!
+//! Nobody can end a process that blocks a thread and does not listen. It loses its guard, so nothing it tries to do as
+//! leader is allowed any more. It is reported (`process_stuck`) and counted, and the seat is left to expire. This node does
+//! not lead again until the process has ended, since a second instance would run beside it. In a program with one node, that
+//! is an outage until the process ends or the program is restarted.
 
 mod context;
 mod runner;
@@ -39,39 +75,6 @@ const DEATHS: Restarts = Restarts {
 /// started again by its [`Restart`] strategy, after a pause that doubles with every consecutive failure. If
 /// there are more restarts than the intensity allows, or one cannot start at all, all are stopped and leadership is given
 /// up, so that another node can try; this one claims nothing for a time that grows.
-///
-/// ```
-/// use std::time::Duration;
-/// use tenure::{Node, Settings};
-/// use tenure::process::{ProcessContext, ProcessSpec, Restart, Supervisor};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
-/// let node = Node::start(settings).await?;
-/// let poll = ProcessSpec::new("poll", |context: ProcessContext| async move {
-///     while !context.is_cancelled() {
-///         context.check()?; // right before each side effect
-///         // … one small piece of the leader's work, stamped with context.epoch() …
-///         tokio::select! {
-///             () = context.cancelled() => {}
-///             () = tokio::time::sleep(Duration::from_secs(1)) => {}
-///         }
-///     }
-///     Ok::<_, tenure::LeadershipEnded>(())
-/// });
-/// let processes = Supervisor::new([poll.restart(Restart::Permanent)]).run(&node)?;
-/// processes.running("poll").await;
-/// node.shutdown().await; // the process is stopped, then the seat vacated
-/// # Ok(()) }
-/// ```
-///
-/// # What is not promised
-///
-/// Nobody can end a process that blocks a thread and does not listen. It loses its guard, so nothing it tries to do as
-/// leader is allowed any more. It is reported (`process_stuck`) and counted, and the seat is left to expire. This node does
-/// not lead again until the process has ended, since a second instance would run beside it. In a program with one node, that
-/// is an outage until the process ends or the program is restarted.
 #[derive(Debug)]
 #[must_use = "nothing runs before `run`"]
 pub struct Supervisor {

@@ -8,6 +8,19 @@
 //! - For a program that embeds the library: [`Settings::builder`].
 //! - For a binary with a file, an environment and flags: [`Settings::loader`].
 //!
+//! ```
+//! use std::time::Duration;
+//! use tenure::Settings;
+//! use tenure::settings::Preset;
+//!
+//! let settings = Settings::builder().store("memory:").preset(Preset::Fast).drain_timeout(Duration::from_secs(1)).build()?;
+//! assert_eq!(settings.failover_bound_ms(), 1850);
+//!
+//! let wrong = Settings::builder().heartbeat_interval(Duration::from_secs(4)).build().unwrap_err();
+//! assert!(wrong.to_string().contains("`leaseTimeout` must be greater than `heartbeatInterval`"));
+//! # Ok::<_, tenure::settings::SettingsError>(())
+//! ```
+//!
 //! Not promised: settings are not watched. A change takes effect at the next start.
 
 mod builder;

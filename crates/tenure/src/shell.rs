@@ -11,6 +11,58 @@
 //! - Effects are carried out in order.
 //! - A panic of machine or host ends that life only. What the host gave out, its `Drop` withdraws; [`restarted`] begins the
 //!   next life after a pause.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use tenure::clock::TokioClock;
+//! use tenure::machine::{Effect, In, Machine, NoRequest, Now, Out, Time};
+//! use tenure::shell::{Happening, Host, Shell};
+//!
+//! /// Rings once, when its time has come.
+//! struct Alarm(Option<Time>);
+//!
+//! impl Machine for Alarm {
+//!     type Command = ();
+//!     type Request = NoRequest;
+//!     type Output = &'static str;
+//!
+//!     fn handle(&mut self, now: Now, _: In<Alarm>, out: &mut Vec<Out<Alarm>>) {
+//!         if self.0.take_if(|at| *at <= now.at).is_some() {
+//!             out.push(Effect::Output("ring"));
+//!         }
+//!     }
+//!
+//!     fn wake_at(&self) -> Option<Time> {
+//!         self.0
+//!     }
+//! }
+//!
+//! struct Bedroom;
+//!
+//! impl Host<Alarm> for Bedroom {
+//!     type End = &'static str;
+//!
+//!     fn carry(&self, request: NoRequest) -> impl Future<Output = NoRequest> + Send + 'static {
+//!         std::future::ready(request)
+//!     }
+//!
+//!     fn output(&mut self, _: Now, _: &Alarm, output: &'static str) -> ControlFlow<&'static str> {
+//!         ControlFlow::Break(output)
+//!     }
+//!
+//!     async fn next(&mut self) -> Happening<Alarm, &'static str> {
+//!         std::future::pending().await
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let shell = Shell::new(Alarm(Some(Time(20))), Bedroom, TokioClock::new());
+//! assert_eq!(shell.run().await, "ring");
+//! # }
+//! ```
+//!
+//! Not promised: that a machine is woken in time. A process that stood still learns so at its next step, from the clock.
 
 use crate::clock::Clock;
 use crate::mutant::DriverMutant;

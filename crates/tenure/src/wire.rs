@@ -1,9 +1,12 @@
 //! The objects on the store: JSON, camelCase, with a major version. Fields this version does not know are kept.
 
 use crate::metrics::Metrics;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tenure_core::{Epoch, Holder, Incarnation, Lease, NodeId, Nonce, Seat, SeatProblem, SeatState, Terms};
+use std::str::FromStr;
+use tenure_core::document::Stamp;
+use tenure_core::{Epoch, Holder, IdError, Incarnation, Lease, Nonce, Seat, SeatProblem, SeatState, Terms};
 
 /// How this software identifies itself on the store.
 pub(crate) const SOFTWARE: &str = concat!("tenure ", env!("CARGO_PKG_VERSION"));
@@ -98,17 +101,113 @@ pub(crate) struct SnapshotPointer {
     pub(crate) sequence: u64,
 }
 
-/// Why an object is not a seat.
+/// Why an object is not the document it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unreadable {
-    pub(crate) problem: SeatProblem,
+    /// A newer major version of this software wrote it.
+    pub(crate) newer: bool,
+    /// What is wrong, for people.
     pub(crate) detail: String,
 }
 
 impl Unreadable {
-    fn corrupt(detail: impl Into<String>) -> Unreadable {
-        Unreadable { problem: SeatProblem::Corrupt, detail: told(&detail.into()) }
+    pub(crate) fn corrupt(detail: impl Into<String>) -> Unreadable {
+        Unreadable { newer: false, detail: told(&detail.into()) }
     }
+
+    pub(crate) fn problem(&self) -> SeatProblem {
+        if self.newer { SeatProblem::Newer } else { SeatProblem::Corrupt }
+    }
+}
+
+/// What every document begins with.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Envelope {
+    v: u64,
+    pub(crate) epoch: u64,
+    owner: String,
+    nonce: String,
+}
+
+impl Envelope {
+    pub(crate) fn new(stamp: Stamp) -> Envelope {
+        let (owner, nonce) = (stamp.owner.to_string(), nonce_text(stamp.nonce));
+        Envelope { v: VERSION, epoch: stamp.epoch.0, owner, nonce }
+    }
+
+    pub(crate) fn stamp(&self) -> Result<Stamp, String> {
+        if self.epoch > Epoch::MAX.0 {
+            return Err(format!("`epoch` is {}, but at most {} is allowed", self.epoch, Epoch::MAX.0));
+        }
+        let owner = incarnation(&self.owner).ok_or("`owner` must be 16 hex digits")?;
+        let nonce = nonce(&self.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+        Ok(Stamp { epoch: Epoch(self.epoch), owner, nonce })
+    }
+}
+
+fn check_size(body: &[u8], most: usize) -> Result<(), Unreadable> {
+    match body.len() {
+        bytes if bytes > most => {
+            Err(Unreadable::corrupt(format!("{bytes} bytes, but at most {most} are allowed")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_version(version: Option<u64>) -> Result<(), Unreadable> {
+    match version {
+        Some(VERSION) => Ok(()),
+        Some(newer) if newer > VERSION => {
+            let detail = format!(
+                "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
+            );
+            Err(Unreadable { newer: true, detail })
+        }
+        Some(_) | None => Err(Unreadable::corrupt("`v` must be 1")),
+    }
+}
+
+/// The fields of an object that may be anything at all.
+pub(crate) fn fields_of(body: &[u8], most_bytes: usize) -> Result<Map<String, Value>, Unreadable> {
+    check_size(body, most_bytes)?;
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => {
+            check_version(fields.get("v").and_then(Value::as_u64))?;
+            Ok(fields)
+        }
+        Ok(_) => Err(Unreadable::corrupt("not a JSON object")),
+        Err(error) => Err(Unreadable::corrupt(format!("not JSON: {error}"))),
+    }
+}
+
+/// Reads an object that may be anything at all, and may be large: good documents are parsed once.
+pub(crate) fn parse<T: DeserializeOwned>(
+    body: &[u8],
+    most_bytes: usize,
+    rules: &[FieldRule],
+) -> Result<T, Unreadable> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        v: u64,
+    }
+    check_size(body, most_bytes)?;
+    let Versioned { v } = serde_json::from_slice(body)
+        .map_err(|error| Unreadable::corrupt(format!("not a Tenure document: {error}")))?;
+    check_version(Some(v))?;
+    serde_json::from_slice(body).map_err(|error| {
+        let value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        Unreadable::corrupt(field_error(&error, &value, rules))
+    })
+}
+
+/// An id in a field.
+pub(crate) fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("`{field}`: {error}"))
+}
+
+/// A document as bytes.
+pub(crate) fn to_bytes(document: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(document).expect("maps with text keys always serialize")
 }
 
 /// What a message may repeat of an object that may be anything: one line of bounded length.
@@ -123,7 +222,7 @@ pub(crate) type FieldRule = (&'static str, fn(&Value) -> bool);
 
 /// The parser's error with the field it concerns. The parser does not name the field, because unknown fields are kept.
 /// `body` is the object, `rules` the rules of its typed fields.
-pub(crate) fn field_error(error: &serde_json::Error, body: &Value, rules: &[FieldRule]) -> String {
+fn field_error(error: &serde_json::Error, body: &Value, rules: &[FieldRule]) -> String {
     let wrong = |(name, fits): &&FieldRule| body.get(*name).is_some_and(|value| !fits(value));
     match rules.iter().find(wrong) {
         Some((name, _)) => format!("`{name}`: {error}"),
@@ -254,30 +353,12 @@ impl SeatDocument {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("maps with text keys always serialize")
+        to_bytes(self)
     }
 
     /// Reads an object that may be anything at all.
     pub(crate) fn parse(body: &[u8]) -> Result<(SeatDocument, Seat), Unreadable> {
-        if body.len() > DOCUMENT_MAX_BYTES {
-            return Err(Unreadable::corrupt(format!(
-                "{} bytes, but at most {DOCUMENT_MAX_BYTES} are allowed",
-                body.len()
-            )));
-        }
-        let value: Value =
-            serde_json::from_slice(body).map_err(|e| Unreadable::corrupt(format!("not JSON: {e}")))?;
-        let version = value.get("v").and_then(Value::as_u64);
-        match version {
-            Some(VERSION) => {}
-            Some(newer) if newer > VERSION => {
-                let detail = format!(
-                    "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
-                );
-                return Err(Unreadable { problem: SeatProblem::Newer, detail });
-            }
-            Some(_) | None => return Err(Unreadable::corrupt("`v` must be 1")),
-        }
+        let value = Value::Object(fields_of(body, DOCUMENT_MAX_BYTES)?);
         let document = SeatDocument::deserialize(&value)
             .map_err(|e| Unreadable::corrupt(field_error(&e, &value, SEAT_FIELDS)))?;
         let seat = document.seat().map_err(Unreadable::corrupt)?;
@@ -285,7 +366,7 @@ impl SeatDocument {
     }
 
     fn seat(&self) -> Result<Seat, String> {
-        let node = NodeId::new(&self.holder.node).map_err(|e| format!("`holder.node`: {e}"))?;
+        let node = id("holder.node", &self.holder.node)?;
         let incarnation =
             incarnation(&self.holder.incarnation).ok_or("`holder.incarnation` must be 16 hex digits")?;
         let nonce = nonce(&self.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
@@ -402,22 +483,19 @@ impl PresenceDocument {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("plain text fields always serialize")
+        to_bytes(self)
     }
 
     /// Reads an object that may be anything at all.
     pub(crate) fn parse(body: &[u8]) -> Option<PresenceDocument> {
-        if body.len() > DOCUMENT_MAX_BYTES {
-            return None;
-        }
-        let document: PresenceDocument = serde_json::from_slice(body).ok()?;
-        (document.v == VERSION).then_some(document)
+        parse(body, DOCUMENT_MAX_BYTES, &[]).ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_core::NodeId;
 
     fn seat() -> Seat {
         Seat {
@@ -580,7 +658,7 @@ mod tests {
         };
         for (body, says) in [
             (b"".to_vec(), "not JSON"),
-            (b"null".to_vec(), "`v`"),
+            (b"null".to_vec(), "not a JSON object"),
             (b"{}".to_vec(), "`v`"),
             (vec![b'['; 200_000], "at most"),
             (b"[[[[[".to_vec(), "not JSON"),
@@ -606,11 +684,11 @@ mod tests {
             (change("holder", "pod-a".into()), "`holder`: invalid type"),
         ] {
             let error = SeatDocument::parse(&body).expect_err(says);
-            assert_eq!(error.problem, SeatProblem::Corrupt, "{says}");
+            assert!(!error.newer, "{says}");
             assert!(error.detail.contains(says), "{says:?} not in {:?}", error.detail);
             assert!(error.detail.chars().count() <= DETAIL_MAX_CHARS + 1, "{says}");
         }
         let newer = SeatDocument::parse(&change("v", 2.into())).expect_err("newer");
-        assert_eq!(newer.problem, SeatProblem::Newer);
+        assert!(newer.newer);
     }
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Node;
+use tenure::error::ErrorKind;
 use tenure::event::PluginEvent;
 use tenure::id::IdError;
 use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
@@ -229,6 +230,23 @@ pub enum ScheduleError {
     /// The ledger refused the job.
     #[error(transparent)]
     Submit(#[from] tenure::Error),
+}
+
+impl ScheduleError {
+    /// What kind of error it is. A type of its own, because a schedule that is wrong carries all its problems.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ScheduleError::NotLeading => ErrorKind::NotLeading,
+            ScheduleError::Unknown(_) => ErrorKind::NotFound,
+            ScheduleError::Full(_) | ScheduleError::Asked(_) => ErrorKind::Full,
+            ScheduleError::Name(_) => ErrorKind::Invalid,
+            ScheduleError::Exists(_) => ErrorKind::Taken,
+            ScheduleError::Refused { .. } => ErrorKind::Unreadable,
+            ScheduleError::Raced(_) => ErrorKind::Raced,
+            ScheduleError::Store(_) => ErrorKind::Unavailable,
+            ScheduleError::Submit(error) => error.kind(),
+        }
+    }
 }
 
 /// A request to run a job now.

@@ -1,7 +1,7 @@
 //! How anybody's type looks as a document: its fields, flat beside those of the envelope.
 
-use super::{Codec, Unreadable};
-use crate::wire::{VERSION, incarnation, nonce, nonce_text, told};
+use super::Codec;
+use crate::wire::{Envelope, Unreadable, fields_of, incarnation, nonce};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -75,39 +75,21 @@ fn fields<T: Serialize>(value: &T) -> Result<Map<String, Value>, String> {
     }
 }
 
-fn corrupt(detail: impl Into<String>) -> Unreadable {
-    Unreadable { newer: false, detail: told(&detail.into()) }
-}
-
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec for Fields<T> {
     type Body = Body<T>;
     type Kept = Map<String, Value>;
     const WHAT: &'static str = "a readable document";
 
     fn read(&self, bytes: &[u8]) -> Result<(Stamp, Body<T>, Map<String, Value>), Unreadable> {
-        if bytes.len() > MAX_BYTES {
-            return Err(corrupt(format!("{} bytes, but at most {MAX_BYTES} are allowed", bytes.len())));
-        }
-        let value: Value =
-            serde_json::from_slice(bytes).map_err(|error| corrupt(format!("not JSON: {error}")))?;
-        let Value::Object(mut rest) = value else { return Err(corrupt("not a JSON object")) };
-        match rest.remove("v").as_ref().and_then(Value::as_u64) {
-            Some(VERSION) => {}
-            Some(version) if version > VERSION => {
-                let detail = format!(
-                    "written in version {version}, but this software only knows up to {VERSION}: upgrade it"
-                );
-                return Err(Unreadable { newer: true, detail });
-            }
-            Some(_) | None => return Err(corrupt("`v` must be 1")),
-        }
+        let mut rest = fields_of(bytes, MAX_BYTES)?;
+        rest.remove("v");
         let stamp = stamp(&mut rest)?;
         if rest.is_empty() {
             return Ok((stamp, None, rest));
         }
         let value: T = serde_json::from_value(Value::Object(rest.clone()))
-            .map_err(|error| corrupt(error.to_string()))?;
-        let fields = fields(&value).map_err(corrupt)?;
+            .map_err(|error| Unreadable::corrupt(error.to_string()))?;
+        let fields = fields(&value).map_err(Unreadable::corrupt)?;
         rest.retain(|name, _| !fields.contains_key(name));
         Ok((stamp, Some(Arc::new(FieldsBody { fields, value })), rest))
     }
@@ -115,10 +97,9 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec for Fields<T
     fn write(&self, stamp: Stamp, body: &Body<T>, kept: &Map<String, Value>) -> Vec<u8> {
         let mut all = kept.clone();
         all.extend(body.iter().flat_map(|body| body.fields.clone()));
-        all.insert("v".to_owned(), VERSION.into());
-        all.insert("epoch".to_owned(), stamp.epoch.0.into());
-        all.insert("owner".to_owned(), stamp.owner.to_string().into());
-        all.insert("nonce".to_owned(), nonce_text(stamp.nonce).into());
+        if let Ok(Value::Object(envelope)) = serde_json::to_value(Envelope::new(stamp)) {
+            all.extend(envelope);
+        }
         Value::Object(all).to_string().into_bytes()
     }
 }
@@ -128,24 +109,22 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec for Fields<T
 fn stamp(fields: &mut Map<String, Value>) -> Result<Stamp, Unreadable> {
     let epoch = match fields.remove("epoch") {
         None => 0,
-        Some(epoch) => epoch
-            .as_u64()
-            .filter(|epoch| *epoch <= Epoch::MAX.0)
-            .ok_or_else(|| corrupt(format!("`epoch` must be a number from 0 to {}", Epoch::MAX.0)))?,
+        Some(epoch) => epoch.as_u64().filter(|epoch| *epoch <= Epoch::MAX.0).ok_or_else(|| {
+            Unreadable::corrupt(format!("`epoch` must be a number from 0 to {}", Epoch::MAX.0))
+        })?,
     };
     let nobody = Incarnation(0);
     let owner = match fields.remove("owner") {
         None => nobody,
-        Some(owner) => owner
-            .as_str()
-            .and_then(incarnation)
-            .ok_or_else(|| corrupt("`owner` must be 16 hex digits: it belongs to the envelope"))?,
+        Some(owner) => owner.as_str().and_then(incarnation).ok_or_else(|| {
+            Unreadable::corrupt("`owner` must be 16 hex digits: it belongs to the envelope")
+        })?,
     };
     let written = match fields.remove("nonce") {
         None => None,
         // One that nobody here could have written is simply not one's own.
         Some(Value::String(text)) => nonce(&text),
-        Some(_) => return Err(corrupt("`nonce` must be text: it belongs to the envelope")),
+        Some(_) => return Err(Unreadable::corrupt("`nonce` must be text: it belongs to the envelope")),
     };
     let nonce = written.unwrap_or(Nonce { incarnation: nobody, sequence: 0 });
     Ok(Stamp { epoch: Epoch(epoch), owner, nonce })

@@ -3,10 +3,10 @@
 //! Its epoch, its holder's incarnation and its nonce are the envelope. Whoever changes it keeps the first two, so a change is
 //! meant for one leader and never reaches its successor.
 
-use super::{Codec, Unreadable};
-use crate::wire::SeatDocument;
+use super::Codec;
+use crate::wire::{SeatDocument, Unreadable};
+use tenure_core::Seat;
 use tenure_core::document::Stamp;
-use tenure_core::{Seat, SeatProblem};
 
 #[derive(Clone)]
 pub(crate) struct SeatCodec;
@@ -23,10 +23,7 @@ impl Codec for SeatCodec {
     const WHAT: &'static str = "a seat";
 
     fn read(&self, bytes: &[u8]) -> Result<(Stamp, SeatBody, ()), Unreadable> {
-        let (document, seat) = SeatDocument::parse(bytes).map_err(|unreadable| Unreadable {
-            newer: unreadable.problem == SeatProblem::Newer,
-            detail: unreadable.detail,
-        })?;
+        let (document, seat) = SeatDocument::parse(bytes)?;
         let stamp = Stamp { epoch: seat.epoch, owner: seat.holder.incarnation, nonce: seat.nonce };
         Ok((stamp, SeatBody { document, seat }, ()))
     }

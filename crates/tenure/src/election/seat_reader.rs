@@ -76,7 +76,7 @@ impl SeatReader {
                 self.pointers.saw(document.snapshot());
                 SeatAnswer::Found { seat, version, modified_ms: object.modified.0 }
             }
-            Err(unreadable) => SeatAnswer::Unreadable { version, problem: unreadable.problem },
+            Err(unreadable) => SeatAnswer::Unreadable { version, problem: unreadable.problem() },
         }
     }
 

@@ -167,8 +167,9 @@ impl SeatClient {
                         SeatAnswer::Found { seat, version, modified_ms: object.modified.0 }
                     }
                     Err(unreadable) => {
+                        let problem = unreadable.problem();
                         *self.trouble.lock() = unreadable.detail;
-                        SeatAnswer::Unreadable { version, problem: unreadable.problem }
+                        SeatAnswer::Unreadable { version, problem }
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! Names and payloads, as the documents give them.
 
 use super::*;
+use serde_json::json;
 
 fn event(kind: EventKind) -> Event {
     Event {

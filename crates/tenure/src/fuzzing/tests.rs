@@ -56,7 +56,11 @@ fn an_error_names_the_field() {
         ),
         (
             "worker",
-            |body| WorkerDocument::parse(&WorkerId::new("q1-worker-1").expect("valid"), body).err(),
+            |body| {
+                WorkerDocument::parse(&WorkerId::new("q1-worker-1").expect("valid"), body)
+                    .err()
+                    .map(|e| e.detail)
+            },
             &["v", "workerId", "pluginType", "pod", "timeout", "incarnation", "nonce"],
         ),
         (

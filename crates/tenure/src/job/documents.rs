@@ -4,20 +4,18 @@
 mod tests;
 
 use super::blob::Blob;
-use crate::documents::{Codec, Unreadable};
-use crate::wire::{VERSION, incarnation, nonce, told};
+use crate::documents::Codec;
+use crate::wire::{Envelope, Unreadable, id, incarnation, parse, to_bytes, told};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::str::FromStr;
 use std::sync::Arc;
-use tenure_core::IdError;
-use tenure_core::WorkerId;
 use tenure_core::document::Stamp;
 use tenure_core::{
     Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobLimits,
-    JobRecord, JobState, LateResult, LedgerDoc, Nonce, Outcome, OutcomeKind,
+    JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, WorkerId,
 };
+use tenure_store::BODY_MAX_BYTES;
 
 /// Most entries of an inbox that cannot be understood but are kept anyway; further ones are dropped.
 const FOREIGN_MAX: usize = 8;
@@ -37,10 +35,8 @@ const ENTRIES_READ_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LedgerDocument {
-    v: u64,
-    epoch: u64,
-    owner: String,
-    nonce: String,
+    #[serde(flatten)]
+    envelope: Envelope,
     #[serde(default)]
     series: BTreeMap<String, u64>,
     jobs: Vec<JobDocument>,
@@ -99,11 +95,9 @@ struct LateDocument {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InboxDocument {
-    v: u64,
+    #[serde(flatten)]
+    envelope: Envelope,
     worker_id: String,
-    epoch: u64,
-    owner: String,
-    nonce: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     closed: Option<String>,
     entries: Vec<Value>,
@@ -145,43 +139,6 @@ pub(crate) struct Carried {
     pub(crate) foreign: Vec<Value>,
 }
 
-fn checked(body: &[u8]) -> Result<(), Unreadable> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        v: u64,
-    }
-    let Versioned { v } =
-        serde_json::from_slice(body).map_err(|e| unreadable(&format!("not a Tenure document: {e}")))?;
-    match v {
-        VERSION => Ok(()),
-        newer if newer > VERSION => {
-            let detail = format!(
-                "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
-            );
-            Err(Unreadable { newer: true, detail })
-        }
-        _ => Err(unreadable("`v` must be 1")),
-    }
-}
-
-fn unreadable(detail: &str) -> Unreadable {
-    Unreadable { newer: false, detail: told(detail) }
-}
-
-fn stamp(epoch: u64, owner: &str, nonce_text: &str) -> Result<Stamp, String> {
-    let owner = incarnation(owner).ok_or("`owner` must be 16 hex digits")?;
-    let nonce = nonce(nonce_text).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
-    Ok(Stamp { epoch: Epoch(bounded("epoch", epoch, Epoch::MAX.0)?), owner, nonce })
-}
-
-fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|error| format!("`{field}`: {error}"))
-}
-
-fn nonce_text(nonce: Nonce) -> String {
-    format!("{}-{}", nonce.incarnation, nonce.sequence)
-}
-
 fn bounded<N: PartialOrd + std::fmt::Display>(field: &str, number: N, most: N) -> Result<N, String> {
     if number <= most {
         Ok(number)
@@ -210,28 +167,23 @@ impl Codec for LedgerCodec {
 
     fn write(&self, stamp: Stamp, doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
         let document = LedgerDocument {
-            v: VERSION,
-            epoch: stamp.epoch.0,
-            owner: stamp.owner.to_string(),
-            nonce: nonce_text(stamp.nonce),
+            envelope: Envelope::new(stamp),
             series: doc.series.iter().map(|(name, watermark)| (name.to_string(), *watermark)).collect(),
             jobs: doc.jobs.iter().map(|job| job_document(job, carried)).collect(),
             extra: carried.extra.clone(),
         };
-        serde_json::to_vec(&document).expect("maps with text keys always serialize")
+        to_bytes(&document)
     }
 
     /// Reads an object that may be anything at all. A single row that cannot be understood rejects the whole object: without
     /// it, a job would be forgotten.
     fn read(&self, body: &[u8]) -> Result<(Stamp, LedgerDoc, Carried), Unreadable> {
-        checked(body)?;
-        parse_ledger(body).map_err(|detail| unreadable(&detail))
+        ledger(parse(body, BODY_MAX_BYTES, &[])?).map_err(Unreadable::corrupt)
     }
 }
 
-fn parse_ledger(body: &[u8]) -> Result<(Stamp, LedgerDoc, Carried), String> {
-    let document: LedgerDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
-    let stamp = stamp(document.epoch, &document.owner, &document.nonce)?;
+fn ledger(document: LedgerDocument) -> Result<(Stamp, LedgerDoc, Carried), String> {
+    let stamp = document.envelope.stamp()?;
     let series = document.series.iter().map(|(name, watermark)| Ok((id("series", name)?, *watermark)));
     let series = series.collect::<Result<Vec<_>, String>>()?;
     let mut carried = Carried { extra: document.extra, ..Carried::default() };
@@ -338,24 +290,20 @@ impl Codec for InboxCodec {
                 .expect("maps with text keys always serialize")
         });
         let document = InboxDocument {
-            v: VERSION,
+            envelope: Envelope::new(stamp),
             worker_id: self.0.to_string(),
-            epoch: stamp.epoch.0,
-            owner: stamp.owner.to_string(),
-            nonce: nonce_text(stamp.nonce),
             closed: doc.closed.map(|life| life.to_string()),
             entries: rows.chain(carried.foreign.iter().cloned()).collect(),
             extra: carried.extra.clone(),
         };
-        serde_json::to_vec(&document).expect("maps with text keys always serialize")
+        to_bytes(&document)
     }
 
     /// Reads an object that may be anything at all. Entries that cannot be understood are set aside: a few are carried along,
     /// and nobody acts on them. Unlike a row of the ledger, none of them rejects the whole object: an entry is one delivery,
     /// and the ledger knows about it.
     fn read(&self, body: &[u8]) -> Result<(Stamp, InboxDoc, Carried), Unreadable> {
-        checked(body)?;
-        parse_inbox(&self.0, body).map_err(|detail| unreadable(&detail))
+        inbox(&self.0, parse(body, BODY_MAX_BYTES, &[])?).map_err(Unreadable::corrupt)
     }
 
     fn complaint(&self, kept: &Carried) -> Option<String> {
@@ -364,8 +312,7 @@ impl Codec for InboxCodec {
     }
 }
 
-fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(Stamp, InboxDoc, Carried), String> {
-    let document: InboxDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+fn inbox(worker: &WorkerId, document: InboxDocument) -> Result<(Stamp, InboxDoc, Carried), String> {
     if document.worker_id != worker.as_str() {
         return Err(format!("`workerId` must be {worker}, as in the key, not {:?}", document.worker_id));
     }
@@ -375,7 +322,7 @@ fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(Stamp, InboxDoc, Carri
             document.entries.len()
         ));
     }
-    let stamp = stamp(document.epoch, &document.owner, &document.nonce)?;
+    let stamp = document.envelope.stamp()?;
     let mut carried = Carried { extra: document.extra, ..Carried::default() };
     let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
     for row in document.entries {

@@ -1,23 +1,23 @@
 //! `workers/<id>.json` and `snapshot.json`.
 
-use std::str::FromStr;
-use tenure_core::IdError;
-use tenure_core::{NodeId, PluginName, WorkerId};
-
 use super::spec::CheckedSpec;
-use crate::documents::{Codec, Unreadable};
-use crate::wire::{DOCUMENT_MAX_BYTES, FieldRule, SOFTWARE, VERSION, field_error, incarnation, nonce, told};
+use crate::documents::Codec;
+use crate::wire::{
+    DOCUMENT_MAX_BYTES, Envelope, FieldRule, SOFTWARE, Unreadable, VERSION, id, incarnation, nonce,
+    nonce_text, parse, to_bytes, told,
+};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Epoch, Incarnation, Listing, Nonce, RegisteredBy, Snapshot, SnapshotEntry, SnapshotId, WORKERS_MAX,
-    WorkerDetails,
+    Epoch, IdError, Incarnation, Listing, NodeId, Nonce, PluginName, RegisteredBy, Snapshot, SnapshotEntry,
+    SnapshotId, WORKERS_MAX, WorkerDetails, WorkerId,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -60,27 +60,6 @@ pub(crate) struct ParsedWorker {
     pub(crate) sequence: u64,
 }
 
-/// The version field of a document.
-#[derive(Deserialize)]
-struct Versioned {
-    v: u64,
-}
-
-fn version_of(body: &[u8]) -> Result<(), Unreadable> {
-    let Versioned { v } =
-        serde_json::from_slice(body).map_err(|e| corrupt(format!("not a Tenure document: {e}")))?;
-    match v {
-        VERSION => Ok(()),
-        newer if newer > VERSION => {
-            let detail = format!(
-                "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
-            );
-            Err(Unreadable { newer: true, detail })
-        }
-        _ => Err(corrupt("`v` must be 1")),
-    }
-}
-
 /// The typed fields of a worker.
 const WORKER_FIELDS: &[FieldRule] = &[
     ("workerId", Value::is_string),
@@ -113,12 +92,6 @@ const SNAPSHOT_FIELDS: &[FieldRule] = &[
     }),
 ];
 
-/// Parses the body again, only now that it is known to be wrong: good documents, the vast majority, are parsed once.
-fn parse_error(error: &serde_json::Error, body: &[u8], rules: &[FieldRule]) -> String {
-    let value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    field_error(error, &value, rules)
-}
-
 /// A worker's own object, as the worker itself reads and writes it.
 #[derive(Clone)]
 pub(super) struct WorkerCodec {
@@ -132,15 +105,14 @@ impl Codec for WorkerCodec {
     const WHAT: &'static str = "a worker";
 
     fn read(&self, bytes: &[u8]) -> Result<(Stamp, RegisteredBy, Map<String, Value>), Unreadable> {
-        let parsed = WorkerDocument::parse(&self.spec.worker_id, bytes)
-            .map_err(|detail| Unreadable { newer: false, detail })?;
+        let parsed = WorkerDocument::parse(&self.spec.worker_id, bytes)?;
         let stamp = parsed.stamp();
         let WorkerDocument { heartbeat_interval: heartbeat_ms, beats, extra, .. } = parsed.document;
         Ok((stamp, RegisteredBy { pod: parsed.details.pod, heartbeat_ms, beats }, extra))
     }
 
     fn write(&self, stamp: Stamp, body: &RegisteredBy, kept: &Map<String, Value>) -> Vec<u8> {
-        let (spec, sequence) = (&self.spec, stamp.nonce.sequence);
+        let spec = &self.spec;
         let document = WorkerDocument {
             v: VERSION,
             worker_id: spec.worker_id.to_string(),
@@ -149,14 +121,14 @@ impl Codec for WorkerCodec {
             timeout: spec.timeout_ms,
             heartbeat_interval: body.heartbeat_ms,
             incarnation: stamp.owner.to_string(),
-            nonce: format!("{}-{sequence}", stamp.owner),
+            nonce: nonce_text(Nonce { incarnation: stamp.owner, ..stamp.nonce }),
             beats: body.beats,
             started_at: self.started_at.to_string(),
             software: SOFTWARE.to_owned(),
             payload: spec.payload.clone(),
             extra: kept.clone(),
         };
-        document.to_bytes()
+        to_bytes(&document)
     }
 }
 
@@ -180,8 +152,7 @@ impl Codec for ListedWorkerCodec {
     const WHAT: &'static str = "a worker";
 
     fn read(&self, bytes: &[u8]) -> Result<(Stamp, ListedWorker, ()), Unreadable> {
-        let parsed = WorkerDocument::parse(&self.worker, bytes)
-            .map_err(|detail| Unreadable { newer: false, detail })?;
+        let parsed = WorkerDocument::parse(&self.worker, bytes)?;
         let (stamp, software) = (parsed.stamp(), told(&parsed.document.software));
         let (details, incarnation) = (parsed.details, parsed.incarnation);
         Ok((stamp, ListedWorker { details, incarnation, software }, ()))
@@ -201,22 +172,14 @@ impl ParsedWorker {
 }
 
 impl WorkerDocument {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("maps with text keys always serialize")
-    }
-
     /// Reads an object that may be anything at all, and must be this worker's.
-    pub(crate) fn parse(worker: &WorkerId, body: &[u8]) -> Result<ParsedWorker, String> {
-        WorkerDocument::read(worker, body).map_err(|detail| told(&detail))
+    pub(crate) fn parse(worker: &WorkerId, body: &[u8]) -> Result<ParsedWorker, Unreadable> {
+        let document: WorkerDocument = parse(body, DOCUMENT_MAX_BYTES, WORKER_FIELDS)?;
+        document.checked(worker).map_err(Unreadable::corrupt)
     }
 
-    fn read(worker: &WorkerId, body: &[u8]) -> Result<ParsedWorker, String> {
-        if body.len() > DOCUMENT_MAX_BYTES {
-            return Err(format!("{} bytes, but at most {DOCUMENT_MAX_BYTES} are allowed", body.len()));
-        }
-        version_of(body).map_err(|unreadable| unreadable.detail)?;
-        let document: WorkerDocument =
-            serde_json::from_slice(body).map_err(|e| parse_error(&e, body, WORKER_FIELDS))?;
+    fn checked(self, worker: &WorkerId) -> Result<ParsedWorker, String> {
+        let document = self;
         if document.worker_id != worker.as_str() {
             return Err(format!("`workerId` must be {worker}, as in the key, not {:?}", document.worker_id));
         }
@@ -238,10 +201,8 @@ impl WorkerDocument {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SnapshotDocument {
-    v: u64,
-    epoch: u64,
-    owner: String,
-    nonce: String,
+    #[serde(flatten)]
+    envelope: Envelope,
     id: IdFields,
     listing: ListingName,
     active: u64,
@@ -330,10 +291,6 @@ impl<'de> Deserialize<'de> for Row {
     }
 }
 
-fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: IdError| format!("`{field}`: {error}"))
-}
-
 fn ids<T: FromStr<Err = IdError>>(field: &str, texts: &[String]) -> Result<Vec<T>, String> {
     texts.iter().map(|text| id(field, text)).collect()
 }
@@ -367,10 +324,7 @@ impl SnapshotDocument {
         });
         let workers = rows.collect();
         SnapshotDocument {
-            v: VERSION,
-            epoch: stamp.epoch.0,
-            owner: stamp.owner.to_string(),
-            nonce: format!("{}-{}", stamp.nonce.incarnation, stamp.nonce.sequence),
+            envelope: Envelope::new(stamp),
             id: IdFields { epoch: snapshot.id.epoch.0, sequence: snapshot.id.sequence },
             listing: match snapshot.listing {
                 Listing::All => ListingName::All,
@@ -387,35 +341,17 @@ impl SnapshotDocument {
         }
     }
 
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("maps with text keys always serialize")
-    }
-
     /// Reads an object that may be anything at all.
     pub(crate) fn parse(body: &[u8]) -> Result<ParsedSnapshot, Unreadable> {
-        if body.len() > BODY_MAX_BYTES {
-            return Err(corrupt(format!("{} bytes, but at most {BODY_MAX_BYTES} are allowed", body.len())));
-        }
-        version_of(body)?;
-        let document: SnapshotDocument =
-            serde_json::from_slice(body).map_err(|e| corrupt(parse_error(&e, body, SNAPSHOT_FIELDS)))?;
-        let stamp = document.stamp().map_err(corrupt)?;
-        let snapshot = document.snapshot().map_err(corrupt)?;
+        let document: SnapshotDocument = parse(body, BODY_MAX_BYTES, SNAPSHOT_FIELDS)?;
+        let stamp = document.envelope.stamp().map_err(Unreadable::corrupt)?;
+        let snapshot = document.snapshot().map_err(Unreadable::corrupt)?;
         Ok(ParsedSnapshot { stamp, snapshot, extra: document.extra })
-    }
-
-    fn stamp(&self) -> Result<Stamp, String> {
-        if self.epoch > Epoch::MAX.0 {
-            return Err(format!("`epoch` {} is out of range", self.epoch));
-        }
-        let owner = incarnation(&self.owner).ok_or("`owner` must be 16 hex digits")?;
-        let nonce = nonce(&self.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
-        Ok(Stamp { epoch: Epoch(self.epoch), owner, nonce })
     }
 
     fn snapshot(&self) -> Result<Snapshot, String> {
         let IdFields { epoch, sequence } = self.id;
-        if !(1..=self.epoch).contains(&epoch) || sequence > u64::MAX / 2 {
+        if !(1..=self.envelope.epoch).contains(&epoch) || sequence > u64::MAX / 2 {
             return Err(format!("`id`: epoch {epoch} or sequence {sequence} is out of range"));
         }
         if self.workers.len() > WORKERS_MAX {
@@ -481,17 +417,13 @@ impl Codec for SnapshotCodec {
     }
 
     fn write(&self, stamp: Stamp, body: &Arc<Snapshot>, kept: &Map<String, Value>) -> Vec<u8> {
-        let bytes = SnapshotDocument::new(stamp, body, kept.clone()).to_bytes();
+        let bytes = to_bytes(&SnapshotDocument::new(stamp, body, kept.clone()));
         match bytes.len() <= BODY_MAX_BYTES {
             true => bytes,
             // The workers matter more than what a later version added.
-            false => SnapshotDocument::new(stamp, body, Map::new()).to_bytes(),
+            false => to_bytes(&SnapshotDocument::new(stamp, body, Map::new())),
         }
     }
-}
-
-fn corrupt(detail: impl Into<String>) -> Unreadable {
-    Unreadable { newer: false, detail: told(&detail.into()) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::json;
 use std::str::FromStr;
 use tenure_core::IdError;
+use tenure_core::Nonce;
 use tenure_core::WorkerId;
 
 fn name<T: FromStr<Err = IdError>>(text: &str) -> T {
