@@ -15,20 +15,14 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
-    /// How many durations.
     pub count: usize,
-    /// The median.
     pub p50_ms: u64,
-    /// 90 % are no longer.
     pub p90_ms: u64,
-    /// 99 % are no longer.
     pub p99_ms: u64,
-    /// The longest.
     pub max_ms: u64,
 }
 
 impl Spread {
-    /// Summarizes these durations.
     pub fn of(mut durations_ms: Vec<u64>) -> Spread {
         durations_ms.sort_unstable();
         let rank = |percent: usize| {
@@ -40,13 +34,10 @@ impl Spread {
     }
 }
 
-/// The figures of one kind of fault.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KindFigures {
-    /// How often it occurred.
     pub count: usize,
-    /// How often it hit the leader.
     pub hit_leader: usize,
     /// From its start to the next term, for the times it alone hit the leader and another term began.
     pub failover: Spread,
@@ -56,7 +47,6 @@ pub struct KindFigures {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader503 {
-    /// How often it occurred.
     pub count: usize,
     /// How often another node led before it was over.
     pub replaced: usize,
@@ -76,15 +66,11 @@ pub struct Linearizability {
     pub recorded: bool,
     /// Whether some order explains the history.
     pub holds: bool,
-    /// The number of all operations.
     pub operations: usize,
     /// Reads, whether the seat had changed or not.
     pub reads: usize,
-    /// Writes that won.
     pub won: usize,
-    /// Writes that were refused.
     pub lost: usize,
-    /// Writes of unknown outcome.
     pub unknown: usize,
     /// Writes of unknown outcome that took effect after all.
     pub unknown_effective: usize,
@@ -96,7 +82,6 @@ pub struct Linearizability {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Margins {
-    /// For seats that were vacated.
     pub vacated_min_ms: Option<i64>,
     /// For seats that were not: the lease ran out, or the process died.
     pub expired_min_ms: Option<i64>,
@@ -106,35 +91,22 @@ pub struct Margins {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
-    /// The total time it stood still.
     pub stalled_ms: u64,
-    /// The longest single stall.
     pub stalled_max_ms: u64,
 }
 
-/// What the checks of a run found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {
-    /// The seed of the schedule.
     pub seed: u64,
-    /// The store's name.
     pub engine: String,
-    /// The number of nodes.
     pub nodes: usize,
-    /// The nodes' preset of settings.
     pub preset: String,
-    /// What these settings promise.
     pub promise: Promise,
-    /// The length of the run.
     pub seconds: u64,
-    /// The number of faults.
     pub faults: usize,
-    /// The figures by kind of fault.
     pub kinds: BTreeMap<String, KindFigures>,
-    /// The number of processes started.
     pub processes: usize,
-    /// The number of terms.
     pub leaderships: usize,
     /// The highest epoch.
     pub epochs: u64,
@@ -144,29 +116,22 @@ pub struct Findings {
     pub crash_bound_ms: (u64, u64),
     /// From SIGTERM of the leader to the next, when nothing else was wrong.
     pub hand_over: Spread,
-    /// The promised bound on `hand_over`.
     pub hand_over_bound_ms: u64,
-    /// The least times between two leaders.
     pub margins: Margins,
-    /// The case that every run on a network must have.
     pub leader503: Leader503,
-    /// The check of the seat's history.
     pub linearizability: Linearizability,
     /// How many events were mapped to each transition of the proof.
     pub transitions: BTreeMap<String, u64>,
     /// The longest time from a deadline to the leader's report that it lost. It had stopped acting before.
     pub loss_told_late_max_ms: u64,
-    /// How much the machine stood still.
     pub machine: Machine,
     /// What was late while the machine or the store was late too.
     pub excused: Vec<String>,
     /// What was left out, and why.
     pub notices: Vec<String>,
-    /// What must not have happened and did.
     pub violations: Vec<String>,
 }
 
-/// Judges a record.
 pub fn judge(record: &Record) -> Findings {
     let run = &record.run;
     let mut findings = Findings {

@@ -21,14 +21,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A run with more unexpected failures than this is not worth continuing.
 const COMPLAINTS_MAX: usize = 20;
 
-/// How to start the binary.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The `tenure` binary under test.
     pub binary: PathBuf,
-    /// The store's URL.
     pub store: String,
-    /// The preset of settings.
     pub preset: String,
     /// The path of libfaketime, if it is installed.
     pub faketime: Option<PathBuf>,
@@ -37,7 +33,6 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The settings every node gets.
     pub fn settings(&self) -> Vec<String> {
         let mut all = self.place();
         all.extend(["--startup-jitter-max", "0", "--preset", &self.preset].map(str::to_owned));
@@ -91,7 +86,6 @@ struct Slot {
     life: Option<usize>,
 }
 
-/// All nodes of a run.
 #[derive(Debug)]
 pub struct Cluster {
     launch: Launch,
@@ -134,7 +128,6 @@ impl Cluster {
         self.slots.len()
     }
 
-    /// The name of a node.
     pub fn name(&self, slot: usize) -> &str {
         &self.slots[slot].name
     }
@@ -274,12 +267,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// The events so far.
     pub fn history(&self) -> &[Said] {
         &self.history
     }
 
-    /// Whether a node runs.
     pub fn is_running(&self, slot: usize) -> bool {
         self.slots[slot].life.is_some()
     }

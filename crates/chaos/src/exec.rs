@@ -99,10 +99,8 @@ impl FromStr for Kind {
     }
 }
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The binary `tenure`.
     pub tenure: PathBuf,
     /// The store's name, for the record.
     pub engine: String,
@@ -110,7 +108,6 @@ pub struct Plan {
     pub store: String,
     /// The store's addresses, spread over the nodes, each behind a proxy of its own. Empty: there is no network.
     pub endpoints: Vec<String>,
-    /// The nodes' preset of settings.
     pub preset: String,
     /// Keys and the like, the same for all nodes.
     pub environment: Vec<(String, String)>,
@@ -143,11 +140,8 @@ impl Plan {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Round {
-    /// The kind of fault.
     pub kind: Kind,
-    /// The node it hit.
     pub node: &'static str,
-    /// The copy of the command it hit.
     pub copy: Copy,
     /// When it was done: any renewal that counts was sent before.
     pub at_ms: u64,
@@ -159,7 +153,6 @@ pub struct Round {
     pub amiss: Vec<String>,
 }
 
-/// Runs the plan and judges what the commands wrote.
 pub fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Findings> {
     let stall_watch = StallWatch::start();
     let (kinds, until_caught, engine) = (plan.rounds.clone(), plan.until_caught, plan.engine.clone());
@@ -196,7 +189,6 @@ pub fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Findings> {
     }
 }
 
-/// The line reported about a round.
 fn line(scenario: &Scenario, lead: &Lead, round: &Round, of: usize, number: usize, began_ms: u64) -> String {
     let mut text = format!(
         "round {:>3}/{of}: {} ({}, epoch {})",

@@ -27,9 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Said {
     /// The number of the process, in order of start.
     pub life: usize,
-    /// The node's name.
     pub node: String,
-    /// The event as JSON.
     pub event: Value,
     /// When it was read, on the judge's own reading of the boot-time clock; unknown in records made by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +50,6 @@ impl Said {
         self.event[field].as_u64().unwrap_or_else(|| panic!("no number {field:?} in {}", self.event))
     }
 
-    /// The epoch of the event.
     pub fn epoch(&self) -> u64 {
         self.number("epoch")
     }
@@ -68,15 +65,12 @@ impl Said {
     }
 }
 
-/// One term of a leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Term {
-    /// The leader's name.
     pub node: String,
     /// The number of its process.
     pub life: usize,
-    /// The epoch it led in.
     pub epoch: u64,
     /// When it began to act.
     pub from_ms: u64,
@@ -86,7 +80,6 @@ pub struct Term {
     pub acted_until_ms: Option<u64>,
     /// When it reported that it no longer leads.
     pub lost_ms: Option<u64>,
-    /// Whether it vacated the seat.
     pub vacated: bool,
 }
 
@@ -97,7 +90,6 @@ impl Term {
     }
 }
 
-/// The judge's result for a history.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Judged {
     /// All terms, ordered by epoch.

@@ -18,6 +18,7 @@
 //! simulator runs millions of schedules.
 
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "an internal crate: comment what names and types do not say")]
 
 pub mod checks;
 pub mod clock;

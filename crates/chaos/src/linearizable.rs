@@ -31,11 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Content {
-    /// The epoch of the holder.
     pub epoch: u64,
-    /// The holder's name.
     pub node: String,
-    /// The holder's incarnation.
     pub incarnation: String,
     /// `held` or `vacant`.
     pub state: String,
@@ -53,7 +50,6 @@ pub enum Action {
     Saw {
         /// The object's version.
         version: String,
-        /// The object's contents.
         content: Content,
     },
     /// A conditional read answered with "unchanged".
@@ -61,18 +57,14 @@ pub enum Action {
         /// The version it named.
         version: String,
     },
-    /// A conditional write.
     Write {
         /// The version it replaces; `None`: there must be nothing.
         replaces: Option<String>,
-        /// The contents to write.
         content: Content,
-        /// The result of the write.
         outcome: Outcome,
     },
 }
 
-/// The result of a conditional write.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
@@ -84,17 +76,14 @@ pub enum Outcome {
     Unknown,
 }
 
-/// One operation on the seat.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// The node that did it.
     pub node: String,
     /// A time before it could reach the store.
     pub invoke_us: u64,
     /// When its answer arrived; a write of unknown outcome may take effect at any time.
     pub return_us: u64,
-    /// The operation and its result.
     #[serde(flatten)]
     pub action: Action,
 }
@@ -102,11 +91,8 @@ pub struct Operation {
 /// One effective write, in the order of versions.
 #[derive(Clone, Debug)]
 pub struct Effective<'a> {
-    /// The operation that wrote it.
     pub operation: &'a Operation,
-    /// What it wrote.
     pub content: &'a Content,
-    /// The version it was stored under.
     pub version: &'a str,
 }
 

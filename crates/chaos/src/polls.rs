@@ -37,24 +37,18 @@ const RECORDED_WITHIN_MS: u64 = 20_000;
 /// How long everything gets to settle after the last kill.
 const CALM_MS: u64 = 22_000;
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How to start processes.
     pub launch: Launch,
     /// The store's name, for the record.
     pub engine: String,
     /// Addresses of the store, spread over the processes; none if it is a file.
     pub endpoints: Vec<String>,
-    /// The number of nodes.
     pub nodes: usize,
-    /// The number of agents.
     pub agents: usize,
     /// The number of schedules, each due every second.
     pub schedules: usize,
-    /// How long to run.
     pub length: Duration,
-    /// The time between two kills.
     pub kill_every: Duration,
     /// The directory of the record.
     pub dir: PathBuf,
@@ -98,7 +92,6 @@ fn file(schedules: usize, url: &str) -> String {
     text
 }
 
-/// Runs the plan and reports what happens as it goes.
 pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Findings> {
     let presence = ("TENURE_PRESENCE_INTERVAL".to_owned(), PRESENCE_INTERVAL_MS.to_string());
     plan.launch.environment.push(presence);

@@ -28,11 +28,9 @@ use std::path::Path;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Promise {
-    /// How often a leader renews.
     pub heartbeat_ms: u64,
     /// How long a leader may act after a renewal.
     pub lease_ms: u64,
-    /// The time limit of a request.
     pub request_timeout_ms: u64,
     /// How often a standby looks.
     pub election_interval_ms: u64,
@@ -66,23 +64,16 @@ impl Promise {
     }
 }
 
-/// The run as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Determines the schedule.
     pub seed: u64,
-    /// The store's name.
     pub engine: String,
-    /// The number of nodes.
     pub nodes: usize,
-    /// The nodes' preset of settings.
     pub preset: String,
-    /// What these settings promise.
     pub promise: Promise,
-    /// The start, on the boot-time clock.
+    /// On the boot-time clock, like `ended_ms`.
     pub began_ms: u64,
-    /// The end, on the boot-time clock.
     pub ended_ms: u64,
     /// How far the machine's wall clock was ahead of the boot-time clock.
     pub wall_ahead_ms: u64,
@@ -96,11 +87,9 @@ pub struct Run {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FaultRecord {
-    /// The kind of fault.
     pub kind: Kind,
     /// The node it hit; `None` if it was the store.
     pub node: Option<String>,
-    /// Whether that node led.
     pub hit_leader: bool,
     /// A time just before it began.
     pub begun_ms: u64,
@@ -112,11 +101,9 @@ pub struct FaultRecord {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Incumbent {
-    /// The leader's name.
     pub node: String,
     /// The number of its process.
     pub life: usize,
-    /// The epoch it led in.
     pub epoch: u64,
 }
 
@@ -124,11 +111,8 @@ pub struct Incumbent {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoundRecord {
-    /// The number of the round, in order.
     pub number: usize,
-    /// The leader before the round.
     pub leader: Option<Incumbent>,
-    /// The faults of the round.
     pub faults: Vec<FaultRecord>,
     /// When all faults had ended.
     pub healed_ms: u64,
@@ -142,9 +126,7 @@ pub struct RoundRecord {
 pub struct LifeRecord {
     /// The number of the process, in order of start.
     pub life: usize,
-    /// The node's name.
     pub node: String,
-    /// When it was started.
     pub started_ms: u64,
     /// How far its wall clock was shifted.
     pub skew_s: i64,
@@ -160,27 +142,21 @@ pub struct LifeRecord {
     pub killed: bool,
 }
 
-/// Everything about a run.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The run as a whole.
     pub run: Run,
-    /// The nodes' events.
     pub events: Vec<Said>,
-    /// The requests that reached the proxies.
     pub requests: Vec<Exchange>,
-    /// The rounds, in order.
+    /// In order.
     pub rounds: Vec<RoundRecord>,
-    /// The processes, in order of start.
+    /// In order of start.
     pub lives: Vec<LifeRecord>,
-    /// When the machine stood still.
     pub stalls: Vec<Stall>,
     /// Lines in the nodes' logs that no node may ever write.
     pub alarms: Vec<String>,
 }
 
 impl Record {
-    /// Reads a record back.
     pub fn load(dir: &Path) -> Result<Record> {
         let run =
             std::fs::read(dir.join("run.json")).with_context(|| format!("no record in {}", dir.display()))?;

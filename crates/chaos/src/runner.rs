@@ -25,9 +25,7 @@ pub trait Control {
     fn start(&mut self) -> Result<()>;
 }
 
-/// Everything a run needs.
 pub struct Plan {
-    /// How to start nodes.
     pub launch: Launch,
     /// The store's name, for the record.
     pub engine: String,
@@ -37,11 +35,8 @@ pub struct Plan {
     pub file: Option<PathBuf>,
     /// Stops and starts the store, if it survives that.
     pub control: Option<Box<dyn Control>>,
-    /// The number of nodes.
     pub nodes: usize,
-    /// Determines the schedule.
     pub seed: u64,
-    /// How long to run.
     pub length: Duration,
     /// The directory of the record.
     pub dir: PathBuf,

@@ -9,7 +9,6 @@ use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -50,7 +49,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Kind; 17] = [
         Kind::Crash,
         Kind::Stop,
@@ -175,11 +173,9 @@ impl Means {
     }
 }
 
-/// Which node a fault hits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
-    /// The node that leads.
     Leader,
     /// One of the other nodes; the number wraps around.
     Standby(usize),
@@ -189,13 +185,11 @@ pub enum Target {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fault {
-    /// The kind of fault.
     pub kind: Kind,
     /// The node to hit; meaningless for a kind that affects all nodes.
     pub target: Target,
     /// How long after the start of the round it begins.
     pub after_ms: u64,
-    /// How long it lasts.
     pub hold_ms: u64,
     /// How many requests in a thousand it hits, for kinds that hit only some.
     pub permille: u32,
@@ -238,7 +232,6 @@ pub struct Round {
 /// The times from which durations are derived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// The length of the lease.
     pub lease_ms: u64,
     /// How long a takeover may take.
     pub failover_ms: u64,
@@ -256,7 +249,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of a seed.
     pub fn new(seed: u64, means: Means, pace: Pace) -> Schedule {
         let (deck, only) = (Vec::new(), Vec::new());
         Schedule { random: ChaCha8Rng::seed_from_u64(seed), deck, means, pace, dealt: 0, only }

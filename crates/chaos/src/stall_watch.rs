@@ -19,13 +19,11 @@ const USUAL_MS: u64 = 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stall {
-    /// When it ended, on the boot-time clock.
+    /// On the boot-time clock.
     pub until_ms: u64,
-    /// How long it was.
     pub stalled_ms: u64,
 }
 
-/// The time lost to stalls between two moments.
 pub fn stalled_ms(stalls: &[Stall], from_ms: u64, until_ms: u64) -> u64 {
     let overlap = |stall: &Stall| {
         let begin = stall.until_ms.saturating_sub(stall.stalled_ms).max(from_ms);
@@ -34,7 +32,6 @@ pub fn stalled_ms(stalls: &[Stall], from_ms: u64, until_ms: u64) -> u64 {
     stalls.iter().map(overlap).sum()
 }
 
-/// The thread that measures stalls.
 #[derive(Debug)]
 pub struct StallWatch {
     over: Arc<AtomicBool>,
@@ -43,7 +40,6 @@ pub struct StallWatch {
 }
 
 impl StallWatch {
-    /// Starts the thread.
     pub fn start() -> StallWatch {
         let (over, stalls): (Arc<AtomicBool>, Arc<Mutex<Vec<Stall>>>) = Default::default();
         let (end, noted) = (Arc::clone(&over), Arc::clone(&stalls));
@@ -62,12 +58,10 @@ impl StallWatch {
         StallWatch { over, stalls, thread: Some(thread) }
     }
 
-    /// The stalls so far.
     pub fn so_far(&self) -> Vec<Stall> {
         self.stalls.lock().clone()
     }
 
-    /// Ends the thread and returns the stalls it saw.
     pub fn finish(mut self) -> Vec<Stall> {
         self.end();
         std::mem::take(&mut *self.stalls.lock())

@@ -7,17 +7,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The minimum, median and maximum of some durations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
-    /// How many durations.
     pub count: usize,
-    /// The shortest.
     pub least_ms: u64,
-    /// The median.
     pub median_ms: u64,
-    /// The longest.
     pub most_ms: u64,
 }
 
@@ -33,15 +28,11 @@ impl Figures {
     }
 }
 
-/// What the checks of a run found.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {
-    /// What must not have happened and did.
     pub violations: Vec<String>,
-    /// The store's name.
     pub engine: String,
-    /// The length of a lease.
     pub lease_ms: u64,
     /// How long stopped processes were meant to stand still.
     pub pause_ms: u64,
@@ -61,7 +52,6 @@ pub struct Findings {
     pub signs: usize,
 }
 
-/// The evidence to judge.
 pub(super) struct Evidence<'a> {
     pub(super) signs: &'a [SignOfLife],
     pub(super) rounds: &'a [Round],
@@ -187,7 +177,6 @@ impl Findings {
         }
     }
 
-    /// The findings for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let three = |figures: Option<&Figures>| match figures {

@@ -29,14 +29,10 @@ while [ $i -lt "$1" ]; do ( hop "$2" & ); i=$((i + 1)); done
 exit 0
 "#;
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The binary `tenure`.
     pub tenure: PathBuf,
-    /// The number of runs.
     pub runs: u32,
-    /// How many runs at a time.
     pub at_once: u32,
     /// Determines how many daemons there are, and how many hops they take.
     pub seed: u64,
@@ -46,10 +42,8 @@ pub struct Plan {
     pub dir: PathBuf,
 }
 
-/// The counts of all runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// How many times a command was run.
     pub runs: u32,
     /// Runs that lost the lock, on a machine too busy to renew it. They count all the same: they may leave nothing behind either.
     pub lost: u32,

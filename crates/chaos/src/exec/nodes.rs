@@ -12,7 +12,6 @@ use std::time::Duration;
 /// A process that is killed when its test is over, however that ends. Its keeper ends whatever it ran.
 #[derive(Debug)]
 pub struct Node {
-    /// The node's name.
     pub name: String,
     child: Child,
 }
@@ -26,29 +25,24 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Starts the command; its output goes to a file.
     pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Node> {
         let log = File::options().create(true).append(true).open(log)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         Ok(Node { name: name.to_owned(), child: child.context("cannot start the binary")? })
     }
 
-    /// The process id.
     pub fn pid(&self) -> i32 {
         Pid::from_child(&self.child).as_raw_nonzero().get()
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Whether it still runs.
     pub fn lives(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Waits for it to exit.
     pub fn wait(&mut self, limit_ms: u64) -> Result<ExitStatus> {
         let limit_ms = boot_ms() + limit_ms;
         loop {
@@ -144,7 +138,6 @@ pub fn end_all(name: &str, value: &Path) {
 pub struct Held(rusqlite::Connection);
 
 impl Held {
-    /// Takes the lock.
     pub fn take(file: &PathBuf) -> Result<Held> {
         let database = rusqlite::Connection::open(file)?;
         database.busy_timeout(Duration::from_secs(60))?;

@@ -124,7 +124,6 @@ impl Scenario {
         self.signs.read_on()
     }
 
-    /// The evidence so far.
     pub(super) fn evidence<'a>(
         &'a self,
         rounds: &'a [Round],
@@ -153,7 +152,6 @@ impl Scenario {
         self.plan.dir.join(format!("{}.log", NODES[number]))
     }
 
-    /// How much a node has logged.
     fn log_length(&self, number: usize) -> usize {
         std::fs::metadata(self.log(number)).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0))
     }

@@ -17,9 +17,8 @@ pub const EVERY_MS: u64 = 5;
 /// One line: a sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignOfLife {
-    /// The time on the boot-time clock.
+    /// On the boot-time clock.
     pub at_ms: u64,
-    /// The process that wrote it.
     pub pid: i32,
     /// The epoch in which that process was started.
     pub epoch: u64,
@@ -39,7 +38,6 @@ impl SignOfLife {
         words.next().is_none().then_some(sign)
     }
 
-    /// The copy of the command it belongs to.
     pub fn copy(&self) -> Copy {
         Copy { epoch: self.epoch, run: self.run }
     }
@@ -49,7 +47,6 @@ impl SignOfLife {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Copy {
-    /// The epoch in which it was started.
     pub epoch: u64,
     /// The id of its first process.
     pub run: i32,
@@ -97,14 +94,11 @@ pub struct Reader {
     path: PathBuf,
     at: u64,
     half: Vec<u8>,
-    /// All lines so far.
     pub signs: Vec<SignOfLife>,
-    /// The lives of the copies, derived from the lines.
     pub lives: BTreeMap<Copy, Life>,
 }
 
 impl Reader {
-    /// Starts at the beginning of the file.
     pub fn new(path: PathBuf) -> Reader {
         Reader { path, at: 0, half: Vec::new(), signs: Vec::new(), lives: BTreeMap::new() }
     }
@@ -134,9 +128,7 @@ impl Reader {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Life {
-    /// The time of its first line.
     pub first_ms: u64,
-    /// The time of its last line.
     pub last_ms: u64,
 }
 
@@ -146,7 +138,6 @@ fn extend(lives: &mut BTreeMap<Copy, Life>, sign: &SignOfLife) {
     life.last_ms = life.last_ms.max(sign.at_ms);
 }
 
-/// The lives of all copies.
 pub fn lives<'a>(signs: impl IntoIterator<Item = &'a SignOfLife>) -> BTreeMap<Copy, Life> {
     let mut lives = BTreeMap::new();
     signs.into_iter().for_each(|sign| extend(&mut lives, sign));

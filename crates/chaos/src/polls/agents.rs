@@ -15,7 +15,6 @@ const DRAIN_LIMIT_MS: u64 = 60_000;
 /// What an agent reports about itself when it has drained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Jobs it claimed.
     pub claimed: u64,
     /// Entries of former epochs that it refused.
     pub stale: u64,
@@ -38,7 +37,6 @@ impl Drop for Agent {
     }
 }
 
-/// All agents of a run.
 #[derive(Debug)]
 pub(super) struct Agents(Vec<Agent>);
 

@@ -91,11 +91,9 @@ impl Policy {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kill {
-    /// The node that was killed.
     pub node: String,
-    /// The epoch it led in.
     pub epoch: u64,
-    /// The time of the kill, on the boot-time clock.
+    /// On the boot-time clock.
     pub killed_ms: u64,
     /// When it was started again.
     pub back_ms: u64,
@@ -105,9 +103,7 @@ pub struct Kill {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct History {
-    /// The store's name.
     pub engine: String,
-    /// The number of schedules.
     pub schedules: usize,
     /// When all schedules had run once, on the boot-time clock.
     pub began_ms: u64,
@@ -119,30 +115,24 @@ pub struct History {
     pub bound_ms: u64,
     /// How long a killed node stayed away.
     pub away_ms: u64,
-    /// The kills, in order.
+    /// In order.
     pub kills: Vec<Kill>,
     /// The checks that arrived at the target.
     pub hits: Vec<Hit>,
-    /// What the agents reported about themselves.
     #[serde(skip)]
     pub tally: Tally,
     /// The output of `tenure jobs` at the end.
     pub jobs: Value,
     /// Processes that failed by themselves.
     pub complaints: Vec<String>,
-    /// When the machine stood still.
     pub stalls: Vec<Stall>,
 }
 
-/// What the checks of a run found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {
-    /// The store's name.
     pub engine: String,
-    /// The number of schedules.
     pub schedules: usize,
-    /// The number of kills.
     pub kills: usize,
     /// The number of checks that arrived at the target.
     pub checks: usize,
@@ -164,12 +154,10 @@ pub struct Findings {
     pub duplicates_suppressed: u64,
     /// The events about nodes and health.
     pub told: Vec<String>,
-    /// What is wrong; empty if nothing is.
     pub violations: Vec<String>,
 }
 
 impl History {
-    /// Runs all checks and computes all figures.
     pub fn judge(&self, events: &[Said]) -> Findings {
         let mut findings = Findings {
             engine: self.engine.clone(),
@@ -399,7 +387,6 @@ impl History {
 }
 
 impl Findings {
-    /// The findings for people.
     pub fn text(&self) -> String {
         let spread =
             |spread: &Spread| format!("p50 {} p99 {} max {} ms", spread.p50_ms, spread.p99_ms, spread.max_ms);

@@ -18,7 +18,6 @@ const REQUEST_MAX_BYTES: usize = 4096;
 pub struct Hit {
     /// The job id: schedule and due time.
     pub job: String,
-    /// The number of the attempt.
     pub attempt: u32,
     /// The epoch of the leader that assigned the job.
     pub epoch: u64,
@@ -57,7 +56,6 @@ impl Target {
         Ok(target)
     }
 
-    /// The address that checks request.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
@@ -66,7 +64,6 @@ impl Target {
         self.hits.lock()
     }
 
-    /// The requests so far.
     pub fn hits(&self) -> Vec<Hit> {
         self.lock().clone()
     }

@@ -14,7 +14,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Exchange {
-    /// The node that sent it.
     pub node: String,
     /// The method and the last parts of the key.
     pub what: String,
@@ -137,7 +136,6 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Writes to a file or anything else.
     pub fn new(to: impl Write + Send + 'static) -> Journal {
         Journal(Arc::new(Mutex::new(to)))
     }
@@ -163,7 +161,6 @@ impl Journal {
         let _ = serde_json::to_writer(&mut *to, exchange).map(|()| to.write_all(b"\n"));
     }
 
-    /// Flushes everything to the underlying writer.
     pub fn flush(&self) -> std::io::Result<()> {
         self.0.lock().flush()
     }
