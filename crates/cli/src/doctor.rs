@@ -103,7 +103,6 @@ fn print(report: &Report, fit: Option<&PresetFit>) {
     }
 }
 
-/// What the store is fast enough for.
 fn print_fit(report: &Report, fit: &PresetFit) {
     let writes = &report.writes;
     let told = fit.presets.iter().map(|(name, why)| match why {

@@ -80,7 +80,6 @@ impl Failure {
         Failure::new(code, message)
     }
 
-    /// The code to end with.
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

@@ -104,7 +104,6 @@ impl Web {
     }
 }
 
-/// The token, by its rules.
 fn checked(found: &Found) -> Result<Token, Failure> {
     Token::new(&found.text).map_err(|error| Failure::usage(format!("{}: {error}", found.from)))
 }

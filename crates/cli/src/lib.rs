@@ -2,6 +2,8 @@
 //!
 //! A library only so that a fuzzer reaches the command line; nobody is meant to build on it.
 
+#![allow(missing_docs, reason = "an internal crate: comment what names and types do not say")]
+
 mod agent;
 mod args;
 mod config;
@@ -38,7 +40,6 @@ use exit::Failure;
 use out::{say, say_lines};
 use std::process::ExitCode;
 
-/// The whole program.
 pub fn main() -> ExitCode {
     let code = match variables_are_text().and_then(|()| dispatch(Cli::parse().command)) {
         Ok(code) => code,

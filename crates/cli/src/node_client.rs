@@ -13,7 +13,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A node says something every 15 s, if only that it is there.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// A client of one node.
 pub(crate) struct NodeClient {
     url: Url,
     /// The same for people.

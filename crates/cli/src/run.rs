@@ -127,7 +127,6 @@ fn leader_only(
 #[cfg(feature = "teeth")]
 pub(crate) const BROKEN: &str = "TENURE_BROKEN";
 
-/// Chooses what is wrong with this process.
 #[cfg(feature = "teeth")]
 pub(crate) fn choose_mistake() -> Result<(), Failure> {
     let Ok(name) = std::env::var(BROKEN) else { return Ok(()) };

@@ -80,7 +80,6 @@ pub(crate) async fn existing(settings: &Settings) -> Result<Option<Lanes>, Failu
     Ok(Some(tenure::store::open(&settings.store, &options).await?))
 }
 
-/// What is known about the lease, for people.
 fn lease(leader: &LeaderStatus) -> String {
     let LeaderStatus { renewals, lease_hold, watched_ms, .. } = leader;
     if leader.live {

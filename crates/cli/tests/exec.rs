@@ -26,7 +26,6 @@ fn marker() {
     }
 }
 
-/// The command line that becomes a marker.
 fn marker_command() -> Vec<String> {
     let me = std::env::current_exe().unwrap().display().to_string();
     [&me, "--exact", "marker", "--nocapture"].map(str::to_owned).to_vec()
@@ -78,7 +77,6 @@ impl Place {
         std::fs::read_to_string(self.sandbox.path(name)).unwrap_or_default()
     }
 
-    /// Waits for a condition.
     fn until(&self, what: &str, come: impl Fn(&Place) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !come(self) {

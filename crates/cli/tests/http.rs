@@ -312,7 +312,6 @@ fn a_taken_port_is_a_warning_and_the_node_leads() {
     assert!(warnings.len() == 1 && warnings[0].contains("WARN") && warnings[0].contains(&address), "{log}");
 }
 
-/// A file with a token, with this mode.
 fn secret(path: &Path, token: &str, mode: u32) {
     std::fs::write(path, format!("{token}\n")).unwrap();
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -506,7 +505,6 @@ fn on_a_terminal_the_link_with_the_token_is_printed() {
     drop(child);
 }
 
-/// Files a process has open.
 fn open_files(child: &Killed) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap().count()
 }
@@ -540,7 +538,6 @@ fn idle_connections_leave_files_to_the_store_and_probes_are_answered() {
     assert_eq!(served.get("/v1/leader").json()["epoch"], 1, "it has led all the time");
 }
 
-/// The code blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let mut all = Vec::new();
     for part in page.split(&format!("```{language}\n")).skip(1) {

@@ -124,7 +124,6 @@ impl SeatArgs {
         exec.or_else(|| self.lock.as_ref().map(|name| format!("for the lock {name}")))
     }
 
-    /// The election that is meant.
     pub(crate) fn election(&self, namespace: &Namespace) -> Result<Election, Failure> {
         let seat = match (&self.exec, &self.lock) {
             (Some(name), _) => Some(exec_seat(name)?),

@@ -17,7 +17,6 @@ pub(crate) enum RestartWhen {
     Never,
 }
 
-/// The policy of one `tenure exec`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Policy {
     pub(crate) restart: RestartWhen,
@@ -55,7 +54,6 @@ pub(crate) struct Ended {
     pub(crate) code: Result<u8, String>,
 }
 
-/// What follows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// The supervisor hears this; it starts the command again after a pause, or with the next leadership.

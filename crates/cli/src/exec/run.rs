@@ -23,7 +23,6 @@ use tenure::clock::{BootClock, Clock};
 use tenure::{LeaderGuard, Settings};
 use tokio::sync::watch;
 
-/// What is run, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) command: Vec<OsString>,
@@ -55,7 +54,6 @@ impl Plan {
         Ok(Plan { command, environment, times, stop_grace_ms: grace.stop_grace })
     }
 
-    /// The command as people know it.
     pub(crate) fn name(&self) -> String {
         self.command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
     }

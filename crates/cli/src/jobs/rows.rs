@@ -55,7 +55,6 @@ impl Row {
         ]
     }
 
-    /// All of it.
     pub(crate) fn print(&self) {
         let job = &self.0.record;
         say!("job        {}", job.id);

@@ -14,7 +14,6 @@ use tracing_subscriber::registry::LookupSpan;
 
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"];
 
-/// Whether somebody wants it.
 pub(super) fn wanted() -> bool {
     ENDPOINTS.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
@@ -86,7 +85,6 @@ impl opentelemetry_sdk::logs::LogProcessor for Completed {
     }
 }
 
-/// A layer that is none.
 #[cfg(not(feature = "otlp"))]
 pub(super) fn layer() -> Result<Option<tracing_subscriber::layer::Identity>, String> {
     match wanted() {

@@ -119,7 +119,6 @@ fn needs(schedule: &Schedule) -> String {
     if all.is_empty() { "-".to_owned() } else { all.join(", ") }
 }
 
-/// The jobs of a schedule.
 async fn jobs_of(place: &Place, id: &ScheduleId) -> Result<Vec<JobRecord>, Failure> {
     let mut list = JobList::read_near(&place.lanes, &place.namespace, &id.series()).await?;
     list.jobs.retain(|job| job.kind.as_str() == CHECKS_KIND && job.series == id.series());

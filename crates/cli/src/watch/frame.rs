@@ -113,7 +113,6 @@ impl Screen {
         quits
     }
 
-    /// How many lines there are.
     pub(crate) fn rows() -> usize {
         match rustix::termios::tcgetwinsize(std::io::stdout()) {
             Ok(size) if size.ws_row > 0 => usize::from(size.ws_row),

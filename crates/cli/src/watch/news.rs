@@ -36,7 +36,6 @@ impl Sight {
         Some((leader.node.as_str(), leader.live))
     }
 
-    /// The nodes that are there.
     fn nodes(&self) -> BTreeMap<&str, &'static str> {
         let nodes = self.status.iter().flat_map(|status| &status.nodes);
         nodes.map(|node| (node.node.as_str(), if node.role == "gone" { "gone" } else { "there" })).collect()
@@ -47,7 +46,6 @@ impl Sight {
     }
 }
 
-/// One change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct News {
     event: &'static str,

@@ -40,12 +40,10 @@ impl Engine {
         format!("s3://{}/test-{:016x}-{number}/", self.bucket, rand::random::<u64>())
     }
 
-    /// The environment a user of this engine has.
     pub fn env(&self) -> Vec<(String, String)> {
         self.env_at(&self.endpoints[0])
     }
 
-    /// The same through another address.
     pub fn env_at(&self, endpoint: &str) -> Vec<(String, String)> {
         [
             ("AWS_ACCESS_KEY_ID", self.access_key.as_str()),
@@ -58,7 +56,6 @@ impl Engine {
     }
 }
 
-/// Every engine of this run.
 pub fn all() -> Vec<Engine> {
     let Ok(text) = std::env::var(ENGINES) else {
         panic!("{ENGINES} is not set; run these tests through: cargo xtask test");

@@ -103,7 +103,6 @@ impl Sandbox {
         self.0.path().join(name)
     }
 
-    /// The URL of a database file in here.
     pub fn sqlite(&self, name: &str) -> String {
         format!("sqlite:{}", self.path(name).display())
     }
@@ -163,7 +162,6 @@ impl Sandbox {
     }
 }
 
-/// How a process ended and what it said.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -279,12 +277,10 @@ impl<'a> Cluster<'a> {
         self.start_with(node, &[])
     }
 
-    /// Starts a node with more in its environment than the others have.
     pub fn start_with(&mut self, node: &str, environment: &[(&str, &str)]) -> usize {
         self.launch(node, &["run", "--events", "--node", node], environment)
     }
 
-    /// Starts a node with more arguments than the others have.
     pub fn start_args(&mut self, node: &str, more: &[&str]) -> usize {
         self.launch(node, &[&["run", "--events", "--node", node], more].concat(), &[])
     }
@@ -294,7 +290,6 @@ impl<'a> Cluster<'a> {
         self.launch("worker", &[&["worker", "run", "--events"], arguments].concat(), &[])
     }
 
-    /// Starts an agent.
     pub fn start_agent(&mut self, arguments: &[&str]) -> usize {
         self.launch("agent", &[&["agent", "--events"], arguments].concat(), &[])
     }

@@ -41,7 +41,6 @@ impl Server {
         Server::start(|mut stream| while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {})
     }
 
-    /// Answers every request with the same.
     pub fn answering(status: &'static str, body: &'static str) -> Server {
         Server::start(move |mut stream| {
             let mut seen = Vec::new();
