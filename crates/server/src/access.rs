@@ -10,7 +10,6 @@ const FOR_ANYBODY: [&str; 4] = ["/", "/livez", "/readyz", "/leaderz"];
 /// Answered from memory: it changes nothing, although it takes a body.
 const FENCE: &str = "/v1/fence";
 
-/// The permission a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     Nothing,
@@ -32,7 +31,6 @@ impl Need {
     }
 }
 
-/// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// There is no token, or this server does not know it.
@@ -57,7 +55,6 @@ impl Access {
         self.loopback && self.read.is_none()
     }
 
-    /// Whether this token allows what the request needs.
     pub(crate) fn check(&self, need: Need, given: &[u8]) -> Result<(), Refusal> {
         let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(given));
         let (changes, reads) = (is(&self.change), is(&self.read));

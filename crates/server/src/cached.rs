@@ -15,7 +15,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The time limit of one read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was read, and how many requests that took.
 pub(crate) struct CountedRead<T> {
     pub(crate) outcome: Answer<T>,
     pub(crate) requests: u64,
@@ -37,7 +36,6 @@ struct Slot<T> {
     pending: Option<watch::Receiver<Option<Answer<Arc<T>>>>>,
 }
 
-/// A document and its age.
 pub(crate) struct Aged<T> {
     pub(crate) value: Arc<T>,
     pub(crate) age: Duration,

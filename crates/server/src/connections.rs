@@ -47,7 +47,6 @@ impl Limits {
     }
 }
 
-/// An open connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     pub(crate) peer: Peer,

@@ -117,7 +117,6 @@ impl Rings {
     }
 }
 
-/// What a client asked a stream for.
 pub(crate) struct StreamRequest {
     pub(crate) from: From,
     pub(crate) level: Level,

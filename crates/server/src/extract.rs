@@ -88,7 +88,6 @@ impl FromRequestParts<Shared> for Client {
     }
 }
 
-/// The query parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {

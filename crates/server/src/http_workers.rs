@@ -118,7 +118,6 @@ impl HttpWorker {
     }
 }
 
-/// A registration as a client requests it.
 pub(crate) struct RegistrationRequest {
     pub(crate) id: WorkerId,
     pub(crate) spec: WorkerSpec,

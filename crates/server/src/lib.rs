@@ -27,6 +27,8 @@
 //! An answer is what this node knows, or what the store said some seconds ago: by the time you read it, another node may lead. If
 //! you act on it, stamp the epoch on what you do, and let the receiver ask the fence.
 
+#![allow(missing_docs, reason = "an internal crate: comment what names and types do not say")]
+
 mod access;
 mod cached;
 mod connections;
@@ -94,7 +96,6 @@ impl Server {
         Ok(Bound { options, listener })
     }
 
-    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -135,7 +136,6 @@ impl Drop for Server {
 }
 
 impl Bound {
-    /// The address it will listen on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

@@ -90,7 +90,6 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
     let _ = tokio::time::timeout(CLOSING, graceful.shutdown()).await;
 }
 
-/// The open connections.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
@@ -124,7 +123,6 @@ impl Connections {
     }
 }
 
-/// How a connection is used.
 struct Usage {
     peer: Peer,
     busy: AtomicBool,
@@ -165,7 +163,6 @@ impl Drop for Busy {
     }
 }
 
-/// Everything one connection needs.
 struct Serving {
     client: ClientAddress,
     router: Router,

@@ -45,7 +45,6 @@ fn routes() -> OpenApiRouter<Shared> {
     routes::all(OpenApiRouter::with_openapi(openapi))
 }
 
-/// The OpenAPI document.
 pub fn document() -> OpenApi {
     let mut openapi = routes().into_openapi();
     for (path, item) in &mut openapi.paths.paths {

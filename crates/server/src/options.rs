@@ -43,7 +43,6 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Why these options are refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OptionsError {
     /// Other machines could reach the server, and no token keeps them out.
@@ -57,12 +56,10 @@ pub enum OptionsError {
         "a bearer token must have {TOKEN_MIN_CHARS} to {TOKEN_MAX_CHARS} visible ASCII characters and no spaces"
     )]
     Token,
-    /// Not a valid host name.
     #[error("{0:?} is not a host name: use letters, digits, '-' and '.', without a port")]
     Host(String),
 }
 
-/// The server's settings.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) listen: SocketAddr,
@@ -100,13 +97,11 @@ impl Options {
         Ok(self)
     }
 
-    /// Replaces the limits.
     pub fn limits(mut self, limits: Limits) -> Options {
         self.limits = limits;
         self
     }
 
-    /// The address to listen on.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }

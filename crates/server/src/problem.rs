@@ -8,7 +8,6 @@ use tenure::error::ErrorKind;
 use tenure_plugins::schedules::ScheduleError;
 use utoipa::ToSchema;
 
-/// The media type of a problem.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Why a request was not answered as asked (RFC 9457).

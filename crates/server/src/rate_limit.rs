@@ -137,7 +137,6 @@ pub(crate) struct SearchLimit {
 pub(crate) struct SearchPermit {
     per_request: Duration,
     next: Arc<Mutex<Option<Instant>>>,
-    /// Counts the requests of the search.
     pub(crate) meter: Meter,
 }
 

@@ -202,7 +202,6 @@ fn masked(token: Option<&Token>) -> &'static str {
     if token.is_some() { "set (masked)" } else { "not set" }
 }
 
-/// The role as named in the documents.
 pub(crate) fn role_name(role: Role) -> &'static str {
     match role {
         Role::Standby => "standby",

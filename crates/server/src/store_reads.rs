@@ -45,7 +45,6 @@ impl StoreAccess {
         StoreAccess { lanes: Lanes { lease: Arc::clone(bulk), bulk: Arc::clone(bulk) }, namespace, runtime }
     }
 
-    /// The same access, with requests counted.
     pub(crate) fn counted(&self, meter: &Meter) -> StoreAccess {
         let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::clone(&self.lanes.bulk), meter.clone()));
         StoreAccess { lanes: Lanes { lease: Arc::clone(&store), bulk: store }, ..self.clone() }
@@ -62,7 +61,6 @@ pub(crate) struct Cluster {
     pub(crate) health: Answer<HealthView>,
 }
 
-/// A document in serialized form.
 pub(crate) struct Serialized<T> {
     pub(crate) body: Bytes,
     pub(crate) facts: T,
@@ -143,7 +141,6 @@ impl StoreReads {
         self.jobs.last()
     }
 
-    /// A client has changed a schedule.
     pub(crate) fn schedules_changed(&self) {
         self.schedules.stale();
     }

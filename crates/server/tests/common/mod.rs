@@ -158,7 +158,6 @@ impl Site {
         self.send(request(Method::DELETE, path, Body::empty())).await
     }
 
-    /// An event stream.
     pub async fn stream(&self, path: &str, last: Option<&str>) -> Stream {
         let mut request = request(Method::GET, path, Body::empty());
         if let Some(last) = last {
@@ -214,7 +213,6 @@ impl Stream {
         }
     }
 
-    /// The next event.
     pub async fn next(&mut self) -> Told {
         self.told().await.expect("the stream goes on")
     }
