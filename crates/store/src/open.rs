@@ -161,7 +161,6 @@ fn check(options: &OpenOptions) -> Result<(), OpenError> {
 }
 
 impl Provider {
-    /// The setting that overrides this provider's endpoint.
     pub(crate) fn endpoint_setting(self) -> &'static str {
         match self {
             Provider::S3 => "AWS_ENDPOINT_URL",

@@ -230,7 +230,6 @@ impl Store for SqliteStore {
     }
 }
 
-/// Why work on the database failed.
 struct Failure {
     trouble: Trouble,
     /// The work may have taken effect anyway.

@@ -85,12 +85,10 @@ impl<'a> Bench<'a> {
         Bytes::from(format!("{what} {}-{n}", self.unique))
     }
 
-    /// The first endpoint.
     pub(super) fn first(&self) -> &dyn Store {
         &*self.endpoints[0]
     }
 
-    /// The second endpoint, if there is one.
     pub(super) fn second(&self) -> Option<&dyn Store> {
         self.endpoints.get(1).map(|store| &**store)
     }
@@ -100,7 +98,6 @@ impl<'a> Bench<'a> {
         &*self.endpoints[writer % self.endpoints.len()]
     }
 
-    /// Runs a request and notes how long it took.
     pub(super) async fn timed<T>(&self, request: impl Future<Output = T>) -> T {
         let began = Instant::now();
         let answer = request.await;

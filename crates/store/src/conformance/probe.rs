@@ -63,7 +63,6 @@ pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
     }
 }
 
-/// The very first create.
 async fn create(store: &dyn Store, key: &str, body: Bytes) -> Result<Version, Probe> {
     for _ in 0..TRIES {
         match store.put(key, body.clone(), Condition::Absent).await {

@@ -68,7 +68,6 @@ impl Dialect {
         }
     }
 
-    /// The version in an answer.
     pub(super) fn version(self, etag: Option<&str>, generation: Option<&str>) -> Option<Version> {
         let etag = etag.filter(|etag| !etag.is_empty())?;
         match self {

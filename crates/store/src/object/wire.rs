@@ -47,7 +47,6 @@ pub(super) struct Call {
     pub(super) waiting: Option<String>,
 }
 
-/// How a request ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
     /// It was handed to the client and has not ended; seen when the call was cut off.

@@ -319,7 +319,6 @@ fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
     refused(path, error.to_string())
 }
 
-/// Identifies this boot of this machine.
 pub(super) fn boot_id() -> Result<Arc<str>, String> {
     let file = "/proc/sys/kernel/random/boot_id";
     let text = fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"))?;

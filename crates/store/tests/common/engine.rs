@@ -4,7 +4,6 @@ use super::server::{Reply, Request, Server};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// How the engine speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speech {
     /// S3 as documented: `If-Match` quoted.

@@ -42,9 +42,7 @@ pub enum Reply {
     HangUp,
     /// Sends the head of an answer and breaks off in the body.
     BreakOff,
-    /// Never answers.
     Silence,
-    /// Answers after this long.
     Late(Duration, Box<Reply>),
 }
 
