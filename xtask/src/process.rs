@@ -69,7 +69,6 @@ fn signal_group(pid: u32, signal: Signal) {
     }
 }
 
-/// The output of a finished command.
 pub(crate) struct Captured {
     pub(crate) success: bool,
     pub(crate) stdout: String,
@@ -138,7 +137,6 @@ pub(crate) fn converse(
     Ok(status.success())
 }
 
-/// Runs a command and keeps its output.
 pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured> {
     capture_while(command, limit, || Ok(()))
 }

@@ -67,7 +67,6 @@ pub(crate) fn prove(workspace: &Workspace) -> Result<Value> {
     Ok(found)
 }
 
-/// Whether everything is as it should be.
 pub(crate) fn holds(found: &Value) -> bool {
     let parts = ["z3", "cvc5", "mutants", "needed", "slack", "reachable"];
     parts.iter().all(|part| found[*part]["ok"] == true)

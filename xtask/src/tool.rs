@@ -15,7 +15,6 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(20 * 60);
 pub(crate) struct Tool {
     /// As typed after `cargo`.
     pub(crate) verb: &'static str,
-    /// The package that contains it.
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
 }

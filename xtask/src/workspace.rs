@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 pub(crate) struct Workspace {
     /// The directory with the workspace's `Cargo.toml`.
     pub(crate) root: PathBuf,
-    /// Cargo's target directory.
     pub(crate) target: PathBuf,
 }
 
@@ -24,7 +23,6 @@ impl Workspace {
         Ok(Self { root, target })
     }
 
-    /// A workspace in a test's own directory.
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
         Self { root: root.to_path_buf(), target: root.join("target") }

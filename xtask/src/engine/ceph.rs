@@ -83,7 +83,6 @@ impl Cluster {
         process::capture(&mut command, LIMIT)?.ok(&format!("{program} {}", args.join(" ")))
     }
 
-    /// Runs the administrator's command line.
     fn admin(&self, args: &[&str]) -> Result<String> {
         self.tool("ceph", &[&["--connect-timeout=30"], args].concat())
     }

@@ -20,7 +20,6 @@ const READY: Duration = Duration::from_secs(60);
 const LOG_TAIL_LINES: usize = 25;
 const STATE: &str = "state.json";
 
-/// How long an engine lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     /// Until this process ends, however it ends.

@@ -15,7 +15,6 @@ use crate::workspace::Workspace;
 const PAGE: &str = "docs/reference/requirements.md";
 const RULE: &str = "requirements";
 
-/// All requirement ids.
 const IDS: &str = "EF1 EF2 EF3 EF4 GT1 GT2 CD1 CD2 CD3 CD4 MX1 MX2 MX3 CE1 CE2 CE3 CE4 AP1 AP2 CP1 CP2 \
     FO1 FO2 FO3 FO4 SB1 SB2 SB3 TD1 TD2 TE1 TE2 TE3 TE4 JI1 JI2 JI3 JI4 JV1 JV2 JV3 JS1 JS2 JS3 JH1 JH2 JH3 \
     JB1 JB2 GC1 GC2 GD1 GD2 GD3 GD4 GD5 \

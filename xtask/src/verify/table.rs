@@ -1,6 +1,5 @@
 //! Markdown tables, as far as the reference pages use them.
 
-/// A row of a table: its line, its heading, and its cells.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) line: usize,
