@@ -7,12 +7,14 @@ mod errands;
 use common::{Member, Rig, sleep_ms};
 use errands::*;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use tenure::Error;
 use tenure::error::ErrorKind;
+use tenure::id::WorkerId;
 use tenure::job::{
-    Dispatcher, Handlers, JobOutcome, JobRunner, JobSpec, JobState, OutcomeKind, RunnerEnd, RunnerOptions,
-    Submitted,
+    Assign, Candidate, Dispatcher, DispatcherEnd, DispatcherOptions, Handlers, JobOutcome, JobRecord,
+    JobRunner, JobSpec, JobState, OutcomeKind, RunnerEnd, RunnerOptions, Submitted,
 };
 use tenure::store::{Faults, Store};
 
@@ -534,4 +536,24 @@ async fn nobody_looks_often_while_there_is_nothing_to_do() {
     sleep_ms(60_000).await;
     assert_eq!(leader.node.metrics().jobs.requests - l, 0, "a leader without jobs makes no request for them");
     assert_eq!(x.node.metrics().jobs.requests - w, 12, "an idle worker looks every 5 s");
+}
+
+struct Panics;
+
+impl Assign for Panics {
+    fn assign(&self, _: &JobRecord, _: &[Candidate]) -> Result<WorkerId, String> {
+        panic!("a bug of the embedder's")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dispatcher_that_panics_does_not_pass_for_one_whose_leadership_ended() {
+    let (_rig, leader, _x) = two().await;
+    let guard = leader.node.lead().await.expect("it leads");
+    let options = DispatcherOptions { assign: Arc::new(Panics), ..DispatcherOptions::default() };
+    let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
+    let submitted = dispatcher.submit(JobSpec::new("report-1", "echo")).await;
+    assert!(submitted.is_err() || submitted == Ok(Submitted::Created));
+    assert_eq!(dispatcher.ended().await, DispatcherEnd::Crashed);
+    assert!(leader.node.is_leader(), "the node goes on");
 }

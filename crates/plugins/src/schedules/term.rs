@@ -115,7 +115,7 @@ pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), Te
         end = dispatcher.ended() => match end {
             DispatcherEnd::LeadershipEnded => Ok(()),
             DispatcherEnd::Superseded => Err(TermError::Superseded),
-            DispatcherEnd::Asked => Err(TermError::Dispatcher),
+            DispatcherEnd::Asked | DispatcherEnd::Crashed => Err(TermError::Dispatcher),
         },
         done = term(inner, &context, &dispatcher, active_agents) => done,
     }

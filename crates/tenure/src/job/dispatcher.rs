@@ -71,6 +71,8 @@ pub enum DispatcherEnd {
     LeadershipEnded,
     /// Another leader has the ledger: this one's epoch is over, whatever its guard says.
     Superseded,
+    /// It panicked, or its [`Assign`](super::Assign) did. Start another one: the ledger has the jobs.
+    Crashed,
 }
 
 enum Command {
@@ -259,7 +261,7 @@ impl Dispatcher {
     pub async fn ended(&self) -> DispatcherEnd {
         let mut ended = self.ended.clone();
         let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
-        reason.unwrap_or(DispatcherEnd::LeadershipEnded)
+        reason.unwrap_or(DispatcherEnd::Crashed)
     }
 }
 
