@@ -28,10 +28,8 @@ use crate::time::Time;
 /// owner, and is simply written over.
 const UNSETTLED_MAX: usize = 8;
 
-/// What is known of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Nothing yet.
     Unread,
     /// What stands there, if anything. It is not one's own.
     Found,
@@ -73,7 +71,6 @@ enum Health {
     Denied { write: bool },
 }
 
-/// One document. See the [module's page](self).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Document {
     rules: Rules,
@@ -91,14 +88,12 @@ pub struct Document {
     health: Health,
 }
 
-/// What an answer settled.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Settled {
     /// When the request was sent that showed it: whoever waits for silence counts from here.
     pub sent: Time,
     /// Trouble that was told is over.
     pub mended: bool,
-    /// What is known now.
     pub what: What,
 }
 
@@ -116,34 +111,20 @@ pub enum What {
     /// One's own document was changed by somebody who may.
     Shared,
     /// One's own write of this revision stands.
-    Landed {
-        /// The revision that was written.
-        revision: u64,
-    },
+    Landed { revision: u64 },
     /// Somebody else owns it now, who is not of a later epoch.
     Overtaken(Stamp),
     /// A leader of a later epoch owns it.
     Superseded(Epoch),
-    /// It cannot be read, and is left alone.
-    Blocked {
-        /// A newer major version wrote it.
-        newer: bool,
-        /// Not told before.
-        news: bool,
-    },
-    /// The request failed; it is repeated after a pause.
-    Failed {
-        /// The store refuses.
-        denied: bool,
-        /// Not told before.
-        news: bool,
-    },
+    /// It cannot be read, and is left alone. `newer`: a newer major version wrote it. `news`: not told before.
+    Blocked { newer: bool, news: bool },
+    /// The request failed; it is repeated after a pause. `news`: not told before.
+    Failed { denied: bool, news: bool },
     /// It is gone, as was asked.
     Removed,
 }
 
 impl Document {
-    /// A document that was not looked at yet.
     pub fn new(rules: Rules) -> Document {
         Document {
             rules,
@@ -161,7 +142,6 @@ impl Document {
         }
     }
 
-    /// What is known of it.
     pub fn state(&self) -> State {
         self.state
     }
@@ -185,12 +165,10 @@ impl Document {
         self.revision
     }
 
-    /// The revision of the body.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether this revision of the body stands on the store.
     pub fn is_confirmed(&self, revision: u64) -> bool {
         revision <= self.confirmed
     }
@@ -213,7 +191,6 @@ impl Document {
         self.unsettled.iter().any(|write| write.may_land)
     }
 
-    /// Whether a request is under way.
     pub fn is_busy(&self) -> bool {
         self.flight.is_some()
     }
@@ -353,7 +330,6 @@ impl Document {
         self.unsettled.push(write);
     }
 
-    /// A write of this document's own stands.
     fn landed(&mut self, stamp: Stamp, version: Version, revision: u64) -> What {
         self.found = Some(stamp);
         self.expect = Expect::Version(version);

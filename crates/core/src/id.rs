@@ -9,11 +9,10 @@ const ID_MAX_BYTES: usize = 128;
 /// Why a text is not a valid id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdError {
-    /// What it was to be.
+    /// What the text was meant to be: `node id`, say.
     pub noun: &'static str,
     /// The offending text, cut to a length that can be printed.
     pub value: String,
-    /// The rule it breaks.
     pub rule: &'static str,
 }
 
@@ -44,7 +43,6 @@ macro_rules! ids {
                 check_id($noun, text).map($name)
             }
 
-            /// The text of the id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -82,16 +80,16 @@ ids! {
     /// assert!(NodeId::new("a/b").unwrap_err().to_string().contains("a/b"));
     /// ```
     NodeId: "node id",
-    /// The id of a worker, unique in its namespace.
+    /// Unique in its namespace.
     WorkerId: "worker id",
-    /// The id of a job, unique in its namespace.
+    /// Unique in its namespace.
     JobId: "job id",
     /// What kind of job, or of check: workers say which kinds they run.
     KindName: "kind",
     /// Jobs whose watermarks rise. Once one was created, none with its watermark or a lower one is created again, even after
     /// it is forgotten.
     SeriesId: "series of jobs",
-    /// The id of a schedule. The jobs it makes are a series of the same name.
+    /// The jobs of a schedule are a series of the same name.
     ScheduleId: "schedule id",
     /// The name of one check of a schedule.
     CheckName: "check name",
@@ -108,7 +106,6 @@ ids! {
 }
 
 impl ScheduleId {
-    /// The series of its jobs.
     pub fn series(&self) -> SeriesId {
         SeriesId(Arc::clone(&self.0))
     }
@@ -178,7 +175,6 @@ impl fmt::Debug for Incarnation {
 /// own mark can a writer tell a lost answer from a lost race.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nonce {
-    /// The writer's incarnation.
     pub incarnation: Incarnation,
     /// Counts the writer's writes, so that no two share a nonce.
     pub sequence: u64,
@@ -193,9 +189,7 @@ impl fmt::Debug for Nonce {
 /// Who holds (or last held) the seat.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder {
-    /// The node's id.
     pub node: NodeId,
-    /// Which life of the node holds, or held, the seat.
     pub incarnation: Incarnation,
 }
 

@@ -27,6 +27,11 @@
 //!   do so with the same epoch.
 //! - Some seconds without a leader after a crash are by design; see [`Config::failover_bound_ms`].
 
+#![allow(
+    missing_docs,
+    reason = "an internal crate: a comment stands where the name and the type do not say it all"
+)]
+
 pub mod document;
 mod election;
 mod fallback;

@@ -19,7 +19,6 @@ use crate::time::Time;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RequestId(pub u64);
 
-/// The time of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Now {
     /// On this process's monotonic clock. All deadlines are counted by it.
@@ -31,11 +30,8 @@ pub struct Now {
 /// An input of a machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Input<C, A> {
-    /// Time has passed.
     Wake,
-    /// The answer to a request.
     Answer(RequestId, A),
-    /// Something else happened.
     Command(C),
 }
 
@@ -50,7 +46,6 @@ pub enum Effect<R, O> {
 
 /// A request of a machine.
 pub trait Request {
-    /// The answer to it.
     type Answer;
 
     /// The answer to assume when none came: a write may have happened, a read did not.
@@ -73,9 +68,7 @@ impl Request for NoRequest {
 pub trait Machine {
     /// What can happen besides time and answers.
     type Command;
-    /// What it asks for.
     type Request: Request;
-    /// What it tells.
     type Output;
 
     /// Takes one input and pushes what follows from it.

@@ -43,7 +43,6 @@ pub enum ProcessOutcome {
     Done,
     /// It returned an error.
     Failed,
-    /// It panicked.
     Panicked,
     /// The supervision cut it off.
     Aborted,
@@ -83,10 +82,8 @@ impl GaveUp {
     }
 }
 
-/// One process, as declared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProcessConfig {
-    /// When to start it again after it ended.
     pub restart: Restart,
     /// How long it may take to report that it is ready; `None` if it is ready as soon as it is started.
     pub ready_within_ms: Option<u64>,
@@ -94,7 +91,6 @@ pub struct ProcessConfig {
     pub stop_grace_ms: u64,
 }
 
-/// The parameters of a supervision. All durations are in milliseconds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SupervisionConfig {
     /// The processes in start order. They are stopped in reverse.
@@ -117,109 +113,53 @@ pub struct SupervisionConfig {
     pub drain_ms: u64,
 }
 
-/// What can happen to a supervision.
+/// `process` is an index in [`SupervisionConfig::processes`], `instance` the number from [`SupervisionOutput::Start`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SupervisionCommand {
     /// Leadership as it is now: the epoch in which this node may act, and until when; `None` while it may not.
     Leadership(Option<(Epoch, Time)>),
-    /// An instance reports that it is ready.
-    Ready {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-        /// The number from its [`SupervisionOutput::Start`].
-        instance: u64,
-    },
-    /// An instance has ended.
-    Exited {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-        /// The number from its [`SupervisionOutput::Start`].
-        instance: u64,
-        /// How it ended.
-        outcome: ProcessOutcome,
-    },
+    /// The instance reports that it is ready.
+    Ready { process: usize, instance: u64 },
+    /// Nothing of the instance runs any more.
+    Exited { process: usize, instance: u64, outcome: ProcessOutcome },
     /// Leadership was given up, or there was none to give up.
     StoodAside,
     /// End the supervision for good.
     Stop,
 }
 
-/// What a supervision wants done, in this order.
+/// To be done in this order. `process` is an index in [`SupervisionConfig::processes`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SupervisionOutput {
-    /// Start an instance.
-    Start {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-        /// Unique: no other instance ever has this number.
-        instance: u64,
-        /// Start number within this term, from 1.
-        attempt: u32,
-    },
+    /// `instance` is unique: no other ever has this number. `attempt` is the start number within this term, from 1.
+    Start { process: usize, instance: u64, attempt: u32 },
     /// Ask the process to stop, and end its guard.
-    Cancel {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-    },
+    Cancel { process: usize },
     /// Cut the process off.
-    Abort {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-    },
+    Abort { process: usize },
     /// No process of this epoch runs any more, except those that are stuck.
-    Released {
-        /// The epoch they ran in.
-        epoch: Epoch,
-    },
+    Released { epoch: Epoch },
     /// Give up leadership and claim nothing for this long.
-    StandAside {
-        /// How long to claim nothing.
-        hold_ms: u64,
-    },
-    /// Report this event of this epoch to whoever watches.
+    StandAside { hold_ms: u64 },
+    /// For whoever watches.
     Event(Epoch, SupervisionEvent),
     /// The supervision is over.
     Ended,
 }
 
-/// Facts stated by a supervision; nothing depends on them.
+/// Facts stated by a supervision; nothing depends on them. `process` is an index in [`SupervisionConfig::processes`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SupervisionEvent {
-    /// A process runs: for the first time in this term, or again.
-    Started {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-        /// Start number within this term, from 1.
-        attempt: u32,
-    },
-    /// A process has ended.
-    Exited {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-        /// How it ended.
-        outcome: ProcessOutcome,
-        /// How long it ran.
-        ran_ms: u64,
-        /// When it is started again; `None` if it is not.
-        restart_in_ms: Option<u64>,
-    },
+    /// A process runs: for the first time in this term, or again. `attempt` is the start number within this term, from 1.
+    Started { process: usize, attempt: u32 },
+    /// `restart_in_ms` is `None` if it is not started again.
+    Exited { process: usize, outcome: ProcessOutcome, ran_ms: u64, restart_in_ms: Option<u64> },
     /// A process did not stop. Its guard has ended, but it still runs.
-    Stuck {
-        /// Index in [`SupervisionConfig::processes`].
-        process: usize,
-    },
-    /// All processes are stopped and leadership is given up.
-    GaveUp {
-        /// The process that caused it: an index in [`SupervisionConfig::processes`].
-        process: usize,
-        /// What went wrong.
-        cause: GaveUp,
-        /// How long this node claims nothing.
-        hold_ms: u64,
-    },
+    Stuck { process: usize },
+    /// All processes are stopped and leadership is given up, because of this process. The node claims nothing for `hold_ms`.
+    GaveUp { process: usize, cause: GaveUp, hold_ms: u64 },
 }
 
-/// The present state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ProcessState {
     /// This node does not lead, or it is not this process's turn yet.
@@ -254,7 +194,6 @@ impl ProcessState {
     }
 }
 
-/// Supervises the processes of one node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Supervision {
     config: SupervisionConfig,
@@ -345,12 +284,10 @@ struct Halt {
     abort_at: Time,
     /// The next process waits no longer than this.
     move_on_at: Time,
-    /// When it was aborted.
     aborted: Option<Time>,
 }
 
 impl Supervision {
-    /// A supervision for a node that does not lead. Nothing runs.
     pub fn new(config: SupervisionConfig) -> Supervision {
         let slots = vec![Slot::default(); config.processes.len()];
         Supervision {
@@ -376,7 +313,6 @@ impl Supervision {
         }
     }
 
-    /// The present state of a process.
     pub fn state(&self, process: usize) -> ProcessState {
         match self.slots.get(process).map(|slot| &slot.state) {
             Some(State::Idle) | None => ProcessState::Idle,

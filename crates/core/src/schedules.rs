@@ -24,7 +24,6 @@ pub trait DueTimes {
     /// When the job of this due time begins: at the due time, or later by a jitter that is the same for everybody.
     fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64;
 
-    /// The longest jitter.
     fn jitter_max_ms(&self) -> u64;
 }
 
@@ -37,7 +36,6 @@ pub struct ScheduleTerms {
     pub priority: u64,
     /// How many of its jobs may be open at the same time.
     pub open_max: u64,
-    /// What happens to missed due times.
     pub misfire: Misfire,
     /// How late a due time may be without counting as missed.
     pub misfire_threshold_ms: u64,
@@ -47,20 +45,16 @@ pub struct ScheduleTerms {
 
 /// A schedule, as far as the planner is concerned.
 pub trait Planned {
-    /// Computes its due times.
     type Times: DueTimes;
 
     /// The name of the schedule, which is also the series of its jobs.
     fn id(&self) -> &ScheduleId;
 
-    /// The terms it is planned by.
     fn terms(&self) -> ScheduleTerms;
 
-    /// Its due times.
     fn times(&self) -> &Self::Times;
 }
 
-/// A shared schedule, for whoever hands it around.
 impl<S: Planned> Planned for Arc<S> {
     type Times = S::Times;
 

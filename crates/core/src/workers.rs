@@ -28,33 +28,24 @@ use crate::id::{NodeId, PluginName, WorkerId};
 /// What a worker says about itself, as far as decisions depend on it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerDetails {
-    /// The plugin it works for.
     pub plugin_type: PluginName,
-    /// The pod it runs on.
     pub pod: NodeId,
     /// How long it may stay silent before it counts as inactive.
     pub timeout_ms: u64,
 }
 
-/// Something that happened to a worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerEvent {
-    /// The worker's id.
     pub worker: WorkerId,
-    /// What it said about itself.
     pub details: WorkerDetails,
-    /// What happened.
     pub change: WorkerChange,
 }
 
-/// What happened to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WorkerChange {
-    /// The worker is new.
     Registered,
     /// The worker has been silent for its timeout.
     Timeout,
-    /// The worker is back.
     Recovered,
     /// The worker's object is gone.
     Deregistered,

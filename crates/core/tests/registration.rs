@@ -358,7 +358,6 @@ fn stale_answers_and_early_wakes_change_nothing() {
     assert_eq!(worker.machine, before);
 }
 
-/// A registration told by hand.
 struct Hand {
     machine: Registration,
     effects: Vec<Out<Registration>>,

@@ -2,7 +2,7 @@
 
 use super::What;
 
-/// The body of a document beside it, for owners who need to know what stands there.
+/// For owners of a document who need to know what stands there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Content<T> {
     stored: Option<T>,
@@ -27,7 +27,6 @@ impl<T: Clone> Content<T> {
         body
     }
 
-    /// Takes what an answer settled, with the body that was read.
     pub fn settle(&mut self, what: &What, read: Option<T>) {
         match what {
             What::Landed { .. } => self.stored = read.or_else(|| self.sent.take()),

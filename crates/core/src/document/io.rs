@@ -3,38 +3,25 @@
 use crate::election::{Epoch, Expect, Version, WriteAnswer};
 use crate::id::{Incarnation, Nonce};
 
-/// The envelope of a document: who wrote it, in which epoch, with which write.
+/// The envelope of a document.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stamp {
     /// The epoch of the leader that owns the document; 0 if its owner is not a leader.
     pub epoch: Epoch,
-    /// The owner's life.
     pub owner: Incarnation,
     /// New with every write.
     pub nonce: Nonce,
 }
 
-/// What to send.
+/// `Read` with no known version reads unconditionally. `Remove` has no condition.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// Read it, unless it still has this version.
-    Read {
-        /// The version known; `None` reads unconditionally.
-        unless: Option<Version>,
-    },
-    /// Write it with this envelope, if it is as expected.
-    Write {
-        /// Its envelope.
-        stamp: Stamp,
-        /// What must stand there now.
-        expect: Expect,
-    },
-    /// Remove it, without a condition.
+    Read { unless: Option<Version> },
+    Write { stamp: Stamp, expect: Expect },
     Remove,
 }
 
 impl Op {
-    /// The request, with the body for a write.
     pub fn with<T>(self, body: impl FnOnce() -> T) -> DocumentRequest<T> {
         match self {
             Op::Read { unless } => DocumentRequest::Read { unless },
@@ -44,24 +31,11 @@ impl Op {
     }
 }
 
-/// A request for a document with its body.
+/// An [`Op`], with the body for a write.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DocumentRequest<T> {
-    /// Read it, unless it still has this version.
-    Read {
-        /// The version known; `None` reads unconditionally.
-        unless: Option<Version>,
-    },
-    /// Write it, if it is as expected.
-    Write {
-        /// Its envelope.
-        stamp: Stamp,
-        /// Its body.
-        body: T,
-        /// What must stand there now.
-        expect: Expect,
-    },
-    /// Remove it, without a condition.
+    Read { unless: Option<Version> },
+    Write { stamp: Stamp, body: T, expect: Expect },
     Remove,
 }
 
@@ -77,51 +51,27 @@ impl<T> crate::machine::Request for DocumentRequest<T> {
     }
 }
 
-/// The outcome of a read.
+/// `newer`: a newer major version of this software wrote the object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Read<T> {
-    /// There is one.
-    Found {
-        /// Its envelope.
-        stamp: Stamp,
-        /// Its body.
-        body: T,
-        /// The condition of the next write.
-        version: Version,
-    },
-    /// It still has the version that the request named.
+    Found { stamp: Stamp, body: T, version: Version },
     Unchanged,
-    /// There is no object.
     Absent,
-    /// There is an object, but not one that can be read here.
-    Unreadable {
-        /// Its version.
-        version: Version,
-        /// Whether a newer major version of this software wrote it.
-        newer: bool,
-    },
-    /// The store did not answer.
+    Unreadable { version: Version, newer: bool },
     Unavailable,
-    /// The store refuses.
     Denied,
 }
 
-/// The outcome of a removal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Removal {
-    /// It is gone.
     Gone,
     /// It may still be there.
     Unknown,
 }
 
-/// The answer to a [`DocumentRequest`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DocumentAnswer<T> {
-    /// It was read.
     Read(Read<T>),
-    /// It was written.
     Written(WriteAnswer),
-    /// It was removed.
     Removed(Removal),
 }

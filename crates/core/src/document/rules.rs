@@ -6,18 +6,11 @@ use crate::id::Incarnation;
 /// In whose name a document is written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Writer {
-    /// In one's own.
-    Owner {
-        /// The epoch one leads in; 0 for others than leaders.
-        epoch: Epoch,
-        /// New for every life of the document in memory: no two of its writes share a nonce.
-        me: Incarnation,
-    },
-    /// In the owner's: epoch and owner stay, only the nonce is one's own.
-    Guest {
-        /// New for every life of the document in memory.
-        me: Incarnation,
-    },
+    /// In one's own. The epoch is the one it leads in; 0 for others than leaders. `me` is new for every life of the document
+    /// in memory: no two of its writes share a nonce.
+    Owner { epoch: Epoch, me: Incarnation },
+    /// In the owner's: epoch and owner stay, only the nonce is one's own. `me` is new for every life, as above.
+    Guest { me: Incarnation },
 }
 
 /// What to do with an object that cannot be read.
@@ -32,9 +25,7 @@ pub enum Unreadable {
 /// Pauses after failed requests: the first one, doubled every time up to the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BackOff {
-    /// The first pause.
     pub first_ms: u64,
-    /// The longest pause.
     pub max_ms: u64,
 }
 
@@ -45,15 +36,11 @@ impl BackOff {
     }
 }
 
-/// How a document is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rules {
-    /// In whose name it is written.
     pub writer: Writer,
     /// Write it as soon as it is known what stands there, changed or not.
     pub adopt: bool,
-    /// What to do with an object that cannot be read.
     pub unreadable: Unreadable,
-    /// Pauses after failed requests.
     pub retry: BackOff,
 }

@@ -11,7 +11,6 @@ use crate::time::Time;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum NodesPurpose {
-    /// To rank the live nodes.
     Rank,
     /// To compare the seat's age with this node's own fresh presence, both by the store's clock.
     Age,

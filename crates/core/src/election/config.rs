@@ -68,7 +68,6 @@ impl Config {
         Lease { hold_ms: self.hold_ms(), expiry_ms: self.expiry_ms() }
     }
 
-    /// How the namespace watches its leader while this node leads.
     pub fn terms(&self) -> Terms {
         Terms {
             heartbeat_ms: self.heartbeat_ms,

@@ -147,12 +147,11 @@ impl Coordinator {
         self
     }
 
-    /// The node's role; see [`Role`] for when it has none.
+    /// See [`Role`] for when it has none.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// This node's id and incarnation.
     pub fn me(&self) -> &Holder {
         &self.me
     }
@@ -208,7 +207,6 @@ impl Coordinator {
         self.health == Health::Good
     }
 
-    /// The highest epoch this node has seen.
     pub fn highest_epoch(&self) -> Epoch {
         self.highest
     }
@@ -333,7 +331,6 @@ impl Coordinator {
         if wrong { WriteAnswer::Won(Version::new(&format!("guessed-{:?}", seat.nonce))) } else { answer }
     }
 
-    /// Does whatever is due, in any phase.
     fn advance(&mut self, out: &mut Vec<Effect>) {
         self.advance_start(out);
         self.advance_watching(out);

@@ -11,13 +11,10 @@ use crate::time::Time;
 /// One step of a coordinator, as seen from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// When the input was handled, on the node's clock.
     pub now: Time,
     /// [`Coordinator::heartbeat_due`](crate::Coordinator::heartbeat_due) **before** the step.
     pub due: Option<Time>,
-    /// The input that [`Coordinator::step`](crate::Coordinator::step) took.
     pub input: &'a Input,
-    /// The effects the step produced.
     pub effects: &'a [Effect],
     /// The role **after** the step.
     pub role: Option<Role>,
@@ -63,19 +60,18 @@ enum CycleEnd {
     Open,
     /// A try failed; the cycle goes on, unless it has lasted too long already.
     Failed,
-    /// The outcome is known.
     Done,
     /// Called off by request, so it was not a heartbeat at all.
     Dropped,
 }
 
 impl CycleTracker {
-    /// A tracker at rest. `patience_ms` is how long a cycle may last before it is cut off.
+    /// `patience_ms` is how long a cycle may last before it is cut off.
     pub fn new(patience_ms: u64) -> CycleTracker {
         CycleTracker { patience_ms, open: None }
     }
 
-    /// Takes one step and returns the cycle that ended in it, if any.
+    /// Returns the cycle that ended in this step, if any.
     pub fn step(&mut self, step: &Step<'_>) -> Option<Cycle> {
         let due = step.due.filter(|due| *due <= step.now);
         let lost = loss(step.effects).is_some();

@@ -19,19 +19,14 @@ use crate::time::Time;
 
 /// Rewrites values that have no meaning of their own. Equal values must stay equal, and different ones different.
 pub trait Renumber {
-    /// A moment on the node's clock.
     fn time(&mut self, time: &mut Time);
     /// A moment before which something is not done; once it has passed, it does not matter how long ago.
     fn bound(&mut self, time: &mut Time);
     /// A moment that affects only the age of presences or the content of events, and no decision about the seat.
     fn age(&mut self, time: &mut Time);
-    /// The id of a request in flight.
     fn request(&mut self, id: &mut RequestId);
-    /// The token of a pending wake-up.
     fn wake(&mut self, token: &mut WakeToken);
-    /// The nonce of a write.
     fn nonce(&mut self, nonce: &mut Nonce);
-    /// A version of the seat.
     fn version(&mut self, version: &mut Version);
     /// A number of consecutive failures.
     fn failures(&mut self, count: &mut u32);

@@ -27,25 +27,22 @@ impl HeartbeatLatencies {
     /// With fewer heartbeats than this, there is no percentile.
     pub const NEEDED: usize = HEARTBEATS_MIN;
 
-    /// Remembers one latency and forgets the oldest beyond a hundred.
     pub fn record(&mut self, latency_ms: u64) {
         self.ring[self.next] = u32::try_from(latency_ms).unwrap_or(u32::MAX);
         self.next = (self.next + 1) % HEARTBEATS;
         self.count = (self.count + 1).min(HEARTBEATS);
     }
 
-    /// The remembered latencies in milliseconds, oldest first.
+    /// In milliseconds, oldest first.
     pub fn remembered(&self) -> impl Iterator<Item = u64> + '_ {
         let first = (self.next + HEARTBEATS - self.count) % HEARTBEATS;
         (0..self.count).map(move |place| u64::from(self.ring[(first + place) % HEARTBEATS]))
     }
 
-    /// How many latencies are remembered, at most a hundred.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -67,24 +64,20 @@ impl HeartbeatLatencies {
 /// Upper bounds of the buckets of [`ElectionDurations`], in milliseconds. One more bucket counts everything above the last.
 pub const ELECTION_BUCKETS_MS: [u64; 10] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000];
 
-/// A histogram of election durations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ElectionDurations {
     /// Elections per bucket of [`ELECTION_BUCKETS_MS`]; the last entry counts those above the last bound.
     pub counts: [u64; ELECTION_BUCKETS_MS.len() + 1],
-    /// The sum of all durations, in milliseconds.
     pub sum_ms: u64,
 }
 
 impl ElectionDurations {
-    /// Counts one election.
     pub fn record(&mut self, duration_ms: u64) {
         let bucket = ELECTION_BUCKETS_MS.iter().position(|bound_ms| duration_ms <= *bound_ms);
         self.counts[bucket.unwrap_or(ELECTION_BUCKETS_MS.len())] += 1;
         self.sum_ms = self.sum_ms.saturating_add(duration_ms);
     }
 
-    /// How many elections were counted.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -140,7 +133,7 @@ impl ContentionWatch {
         ContentionWatch { threshold_permille, expected_ms, said: None, events: 0 }
     }
 
-    /// Takes the duration of one cycle. Returns whether to report it now.
+    /// Returns whether to report this cycle now.
     pub fn cycle(&mut self, now: Time, duration_ms: u64) -> bool {
         let Some(threshold) = self.threshold_permille else { return false };
         if duration_ms <= ContentionWatch::limit_ms(self.expected_ms, threshold) {

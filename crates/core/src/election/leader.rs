@@ -16,7 +16,6 @@ pub(crate) struct Term {
     pub(crate) epoch: Epoch,
     /// When the last confirmed claim or renewal was **sent**. The lease runs from here.
     pub(crate) renewed: Time,
-    /// When the next renewal is due.
     pub(crate) renew_at: Time,
     /// When the last renewal was sent, whatever became of it.
     pub(crate) tried: Time,

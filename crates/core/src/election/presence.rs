@@ -25,7 +25,6 @@ impl Presence {
         self.confirmed
     }
 
-    /// Whether a write is under way.
     pub(crate) fn in_flight(&self) -> bool {
         self.flight.is_some()
     }

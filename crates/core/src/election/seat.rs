@@ -30,12 +30,10 @@ impl fmt::Debug for Epoch {
 pub struct Version(Arc<str>);
 
 impl Version {
-    /// Wraps the store's tag.
     pub fn new(tag: &str) -> Version {
         Version(Arc::from(tag))
     }
 
-    /// The tag as the store gave it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,12 +45,10 @@ impl fmt::Debug for Version {
     }
 }
 
-/// What a seat write requires of the seat it replaces.
+/// What a write requires of the object it replaces.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Expect {
-    /// There must be no seat yet.
     Absent,
-    /// The seat must still have this version.
     Version(Version),
 }
 
@@ -65,20 +61,16 @@ pub struct Lease {
     pub expiry_ms: u64,
 }
 
-/// How a namespace watches its leader, as the leader is configured. Others use these terms until they lead themselves.
+/// How a namespace watches its leader, as the leader is configured. Others use these terms until they lead themselves. The
+/// durations are those of [`Config`](crate::Config).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Terms {
-    /// How often the leader renews.
     pub heartbeat_ms: u64,
-    /// How often other nodes look at the seat.
     pub election_interval_ms: u64,
-    /// How long other nodes wait once they notice that the leader is down.
     pub takeover_delay_ms: u64,
-    /// How often nodes refresh their presence.
     pub presence_ms: u64,
 }
 
-/// Whether somebody holds the seat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SeatState {
     /// The holder leads, as long as its lease runs.
@@ -90,9 +82,7 @@ pub enum SeatState {
 /// The seat's record, as far as the protocol reads it. The codec keeps whatever else the object carries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Seat {
-    /// The holder's epoch.
     pub epoch: Epoch,
-    /// Whether the seat is held or vacant.
     pub state: SeatState,
     /// Who holds it, or who vacated it.
     pub holder: Holder,

@@ -18,7 +18,6 @@ pub struct View {
     pub spare: Option<Epoch>,
     /// Epochs up to this one are over for the node.
     pub retired: Epoch,
-    /// The seat as the node last saw or wrote it.
     pub seen: SeenView,
     /// The seat request in flight: its id, when it was sent, and what it writes (`None` for a read).
     pub flight: Option<(RequestId, Time, Option<Seat>)>,
@@ -26,10 +25,8 @@ pub struct View {
     pub pending: Vec<(Nonce, Time)>,
 }
 
-/// A leadership, in the proof's variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeadView {
-    /// The epoch it leads with.
     pub epoch: Epoch,
     /// When the last confirmed write was sent; the hold counts from here.
     pub renewed: Time,
@@ -41,24 +38,15 @@ pub struct LeadView {
     pub asked: bool,
 }
 
-/// What the node last saw of the seat.
+/// The seat as the node last saw or wrote it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SeenView {
     /// Nothing it understands.
     Unknown,
     /// There was no seat.
     Absent,
-    /// There was a record.
-    Record {
-        /// The content of the record.
-        seat: Seat,
-        /// The version of the object.
-        version: Version,
-        /// Since when it has been unchanged.
-        since: Time,
-        /// The store's time stamp; `None` if this node wrote it.
-        modified_ms: Option<u64>,
-    },
+    /// Unchanged since `since`. `modified_ms` is the store's time stamp; `None` if this node wrote it.
+    Record { seat: Seat, version: Version, since: Time, modified_ms: Option<u64> },
 }
 
 impl Coordinator {
@@ -78,7 +66,6 @@ impl Coordinator {
         self.seat_flight.as_ref().is_some_and(writes) || self.pending.iter().any(|write| write.nonce == nonce)
     }
 
-    /// The proof's variables for this node.
     pub fn view(&self) -> View {
         let lead = match &self.phase {
             Phase::Leading(term) => Some(LeadView {

@@ -8,7 +8,6 @@ use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Watching {
-    /// When to look next.
     pub(crate) read_at: Time,
 }
 

@@ -25,16 +25,13 @@ use crate::machine::{Effect, In, Input, Machine, Now, Out, Request, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 
-/// The seat that lets a plugin act.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WhichSeat {
     /// The namespace's seat.
     Global,
-    /// The plugin's own seat.
     Own,
 }
 
-/// The parameters of a [`SeatChoice`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SeatChoiceConfig {
     /// How often the other seat is read.
@@ -43,16 +40,14 @@ pub struct SeatChoiceConfig {
     pub patience_ms: u64,
 }
 
-/// What a choice can be told.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SeatChoiceCommand {
     /// The store refuses this process the global seat. The process no longer takes part in that election, and nothing acts
     /// in its name.
-    Refused {
-        /// The last epoch in which this process led. If the seat is still held in that epoch, nobody acts by it: this process
-        /// lost it, and the refusal keeps it from giving it up.
-        led: Option<Epoch>,
-    },
+    ///
+    /// `led` is the last epoch in which this process led. If the seat is still held in that epoch, nobody acts by it: this
+    /// process lost it, and the refusal keeps it from giving it up.
+    Refused { led: Option<Epoch> },
     /// This process holds the global seat, in this epoch.
     GlobalLeads(Epoch),
     /// This process no longer holds the global seat, and nothing acts in the name of that epoch any more.
@@ -67,12 +62,9 @@ pub enum SeatChoiceCommand {
     Leave,
 }
 
-/// A request about one of the seats.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SeatChoiceRequest {
-    /// Which of the two.
     pub seat: WhichSeat,
-    /// What to do with it.
     pub request: SeatObserverRequest,
 }
 
@@ -84,7 +76,6 @@ impl Request for SeatChoiceRequest {
     }
 }
 
-/// What a choice tells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SeatChoiceOutput {
     /// The plugin is on its own from now on.
@@ -193,7 +184,6 @@ impl Machine for SeatChoice {
 }
 
 impl SeatChoice {
-    /// The choice of a plugin that shares the namespace's election.
     pub fn new(config: SeatChoiceConfig) -> SeatChoice {
         let SeatChoiceConfig { every_ms, patience_ms } = config;
         let observer = |may_be_hidden, clears| {
@@ -282,7 +272,6 @@ impl SeatChoice {
         }
     }
 
-    /// Steps one of the watches, and takes what it sees.
     fn watch(&mut self, seat: WhichSeat, now: Now, input: In<SeatObserver>, out: &mut Vec<Out<SeatChoice>>) {
         let (observer, bit) = match seat {
             WhichSeat::Global => (&mut self.global_seat, 0),

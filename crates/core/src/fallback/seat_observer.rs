@@ -10,7 +10,6 @@ use crate::machine::{Effect, In, Input, Machine, Now, Out, Request, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 
-/// The parameters of a [`SeatObserver`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SeatObserverConfig {
     /// How often it reads the seat.
@@ -26,64 +25,41 @@ pub struct SeatObserverConfig {
     pub node: Option<NodeId>,
 }
 
-/// What an observer can be told.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SeatObserverCommand {
     /// Begin to watch, as if the seat had never been seen. Held in the epoch `ended`, it is free: this process led in it, and
     /// no longer does.
-    Watch {
-        /// That epoch, if there is one.
-        ended: Option<Epoch>,
-    },
+    Watch { ended: Option<Epoch> },
     /// Read now. A read that is already under way no longer counts.
     ReadAgain,
     /// Stop watching.
     Rest,
 }
 
-/// A request of an observer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SeatObserverRequest {
-    /// Read the seat.
-    Read {
-        /// The version seen last: an unchanged seat costs no body.
-        unless: Option<Version>,
-    },
+    /// `unless` is the version seen last: an unchanged seat costs no body.
+    Read { unless: Option<Version> },
     /// Vacate the seat if its last write is still this one.
     Vacate(Nonce),
 }
 
-/// The answer to a request, one variant for each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SeatObserverAnswer {
-    /// Answers [`SeatObserverRequest::Read`].
     Read(SeatAnswer),
-    /// Answers [`SeatObserverRequest::Vacate`]: whether nobody has to wait for that holder any more. It also stands for a
-    /// lack of permission, which is no reason to wait for the dead.
+    /// Whether nobody has to wait for that holder any more. It also stands for a lack of permission, which is no reason to
+    /// wait for the dead.
     Vacated(bool),
 }
 
-/// What an observer tells.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SeatObserverOutput {
     /// A read was answered, and says this. An unanswered one says nothing, whatever earlier ones said.
     Use(SeatUse),
-    /// The seat has changed.
-    Seen {
-        /// Who holds it.
-        leader: Option<NodeId>,
-        /// Its epoch.
-        epoch: Epoch,
-        /// Whether this leader has not been told before.
-        is_new: bool,
-    },
-    /// The node it reports on is seen to lead.
-    Extend {
-        /// The epoch it leads in.
-        epoch: Epoch,
-        /// One hold after the read was sent that saw the seat change.
-        until: Time,
-    },
+    /// The seat has changed. `is_new`: this leader has not been told before.
+    Seen { leader: Option<NodeId>, epoch: Epoch, is_new: bool },
+    /// The node it reports on is seen to lead, until one hold after the read was sent that saw the seat change.
+    Extend { epoch: Epoch, until: Time },
     /// The node it reports on is no longer seen to lead.
     Withdraw,
 }
@@ -108,7 +84,6 @@ impl Request for SeatObserverRequest {
     }
 }
 
-/// Watches one seat for somebody who does not take part in its election.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SeatObserver {
     config: SeatObserverConfig,
@@ -125,7 +100,6 @@ pub struct SeatObserver {
     leads: Option<(Epoch, Time)>,
     requests: u64,
     under_way: Option<UnderWay>,
-    /// When to read next.
     due: Time,
 }
 
@@ -187,7 +161,6 @@ impl Machine for SeatObserver {
 }
 
 impl SeatObserver {
-    /// An observer that does not watch yet.
     pub fn new(config: SeatObserverConfig) -> SeatObserver {
         SeatObserver {
             config,

@@ -10,7 +10,6 @@ pub trait Assign {
     /// What it goes by besides load.
     type Facts;
 
-    /// Takes new facts.
     fn learn(&mut self, facts: Self::Facts);
 
     /// How many attempts are out at a worker now; `None` if it can be given nothing: it is not active, or its inbox has no

@@ -18,12 +18,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// How many outcomes are remembered, so that an attempt delivered again is not run again.
 const REMEMBERED_MAX: usize = 256;
 
-/// The parameters of a claimer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ClaimerConfig {
     /// This life of the worker; new every time it starts.
     pub incarnation: Incarnation,
-    /// How many attempts run at the same time.
     pub concurrency: usize,
     /// How many attempts are claimed at the same time, including running ones.
     pub claims_max: usize,
@@ -51,7 +49,6 @@ struct Run {
 
 type Key = (JobId, u32);
 
-/// Claims and runs jobs for one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Claimer {
     config: ClaimerConfig,
@@ -82,7 +79,6 @@ pub struct Claimer {
 }
 
 impl Claimer {
-    /// A claimer that has not looked yet.
     pub fn new(config: ClaimerConfig) -> Claimer {
         let writer = Writer::Guest { me: config.incarnation };
         let rules = Rules { writer, adopt: false, unreadable: Unreadable::LeaveAlone, retry: RETRY };
@@ -110,7 +106,6 @@ impl Claimer {
         }
     }
 
-    /// The counters so far.
     pub fn counts(&self) -> ClaimerCounts {
         self.counts
     }
@@ -353,7 +348,6 @@ impl Claimer {
         self.runs.values().filter(|run| matches!(run.phase, Phase::Running { .. })).count()
     }
 
-    /// Starts claimed attempts, as far as there is room.
     fn start(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
         let mut room = self.config.concurrency.saturating_sub(self.running());
         let Some(doc) = self.content.get().filter(|_| self.document.state() == State::Found) else { return };

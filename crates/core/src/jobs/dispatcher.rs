@@ -32,7 +32,6 @@ use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::BTreeMap;
 
-/// Hands out jobs for one leader.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Dispatcher<A> {
     config: DispatcherConfig,
@@ -57,7 +56,6 @@ pub struct Dispatcher<A> {
 }
 
 impl<A: Assign> Dispatcher<A> {
-    /// A dispatcher that has not read anything yet.
     pub fn new(config: DispatcherConfig, assign: A) -> Dispatcher<A> {
         let writer = Writer::Owner { epoch: config.epoch, me: config.incarnation };
         Dispatcher {
@@ -84,12 +82,10 @@ impl<A: Assign> Dispatcher<A> {
         self.inboxes.are_known() && !self.ended && self.ledger.is_adopted()
     }
 
-    /// Whoever chooses workers.
     pub fn assign(&self) -> &A {
         &self.assign
     }
 
-    /// The counters so far.
     pub fn counts(&self) -> DispatchCounts {
         self.counts
     }
@@ -99,7 +95,6 @@ impl<A: Assign> Dispatcher<A> {
         self.ledger.blocked()
     }
 
-    /// The jobs as this leader knows them.
     pub fn jobs(&self) -> impl Iterator<Item = &JobRecord> {
         self.table.iter().map(Job::record)
     }
@@ -120,7 +115,6 @@ impl<A: Assign> Dispatcher<A> {
         self.ledger.series()
     }
 
-    /// How many attempts are out at this worker.
     pub fn in_flight(&self, worker: &WorkerId) -> usize {
         self.table.load_of(worker)
     }
@@ -255,7 +249,6 @@ impl<A: Assign> Dispatcher<A> {
         self.table.judge_again(worker);
     }
 
-    /// Draws conclusions from what an inbox shows.
     fn reconcile(&mut self, now: Time, worker: &WorkerId) {
         for entry in self.inboxes.entries(worker).to_vec() {
             let (id, attempt) = entry.key();
@@ -311,7 +304,6 @@ impl<A: Assign> Dispatcher<A> {
 
     // ---- one step ----
 
-    /// Does what follows from everything that happened.
     fn advance(&mut self, now: Time, wall_ms: i64, out: &mut Effects) {
         if self.ended {
             return self.end(out);

@@ -29,7 +29,6 @@ fn recorded_results_ms(config: &DispatcherConfig) -> u64 {
     config.slow_ms.saturating_mul(4)
 }
 
-/// What an answer of the store means for the jobs of an inbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum InboxNews {
     /// Its entries are as they were.
@@ -105,7 +104,6 @@ impl Inboxes {
         self.get(worker).map_or(&[], Inbox::entries)
     }
 
-    /// Workers that take no more jobs, as far as their inboxes were seen.
     pub(super) fn closed(&self) -> impl Iterator<Item = &WorkerId> {
         self.closed.iter()
     }
@@ -376,7 +374,6 @@ impl Inboxes {
         }
     }
 
-    /// Reads, writes, removes or forgets the inbox, if there is reason to.
     fn tend(&mut self, view: &View<'_>, ledger: &Ledger, worker: &WorkerId, sink: &mut Sink<'_>) {
         let View { now, config, .. } = *view;
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };

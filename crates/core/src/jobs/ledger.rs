@@ -22,13 +22,11 @@ struct Shard {
     series: BTreeMap<SeriesId, u64>,
     /// No search for jobs to archive before this.
     archive_at: Time,
-    /// The finished jobs being archived.
     archiving: Option<(RequestId, Vec<JobId>)>,
     /// Since when a job has waited for another reason than the one on the store. Not worth an immediate write of its own.
     stale_since: Option<Time>,
 }
 
-/// What an answer of the store means for the jobs of a shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LedgerNews {
     Nothing,
@@ -36,15 +34,12 @@ pub(super) enum LedgerNews {
     Loaded(Vec<JobRecord>),
     /// More of it is on the store than before.
     Confirmed,
-    /// There is nothing on the store.
     Empty,
     /// It cannot be read, and is left alone.
     Unreadable,
-    /// Another leader has taken over.
     Superseded,
 }
 
-/// The shards.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Ledger {
     shards: Vec<Shard>,
@@ -93,7 +88,6 @@ impl Ledger {
         owned.flat_map(|shard| shard.series.iter().map(|(name, watermark)| (name, *watermark)))
     }
 
-    /// Whether this revision of a shard is on the store.
     pub(super) fn is_confirmed(&self, shard: usize, revision: u64) -> bool {
         self.shards[shard].document.is_confirmed(revision)
     }
@@ -176,7 +170,6 @@ impl Ledger {
         }
     }
 
-    /// Reads and writes what is due.
     pub(super) fn send(&mut self, view: &View<'_>, sink: &mut Sink<'_>) {
         let View { now, config, table, .. } = *view;
         for (number, shard) in self.shards.iter_mut().enumerate() {

@@ -14,10 +14,8 @@ use crate::time::Time;
 /// Longest pause before another attempt.
 const BACKOFF_MAX_MS: u64 = 600_000;
 
-/// What follows for a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Judgement {
-    /// It stays as it is.
     Stay,
     Change(Transition),
     /// Its entry is to be taken out of the inbox unclaimed; what follows is decided once it is out.

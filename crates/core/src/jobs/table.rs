@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 pub(super) use index::{Index, News};
 
-/// What changes the state of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Transition {
     /// Another attempt begins: it is assigned to this worker.
@@ -63,7 +62,7 @@ pub(super) struct Times {
     pub(super) not_before: Time,
 }
 
-/// A job. Only the table changes it.
+/// Only the table changes it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Job {
     record: JobRecord,
@@ -101,7 +100,6 @@ impl Job {
         self.record.state.is_out() && self.is_last(worker, attempt)
     }
 
-    /// Whether this attempt at this worker is the last one.
     pub(super) fn is_last(&self, worker: &WorkerId, attempt: u32) -> bool {
         self.record.attempt == attempt && self.record.worker.as_ref() == Some(worker)
     }
@@ -147,7 +145,6 @@ impl Job {
     }
 }
 
-/// The jobs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Table {
     epoch: Epoch,
@@ -256,7 +253,6 @@ impl Table {
         }
     }
 
-    /// A job that was just submitted.
     pub(super) fn create(&mut self, ledger: &mut Ledger, now: Time, token: u64, record: JobRecord) {
         let record = JobRecord {
             state: JobState::Queued,

@@ -252,7 +252,6 @@ impl Supervision {
         self.advance_winding(out);
     }
 
-    /// Does whatever is due.
     fn advance(&mut self, out: &mut Out) {
         if let Phase::Yielding { epoch, again_at: Some(at) } = self.phase
             && (self.now >= at || self.lease.is_none_or(|(led, _)| led != epoch))

@@ -24,7 +24,6 @@ const UNSEEN_MAX: u8 = 3;
 /// A due time that should become a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Due {
-    /// The schedule it belongs to.
     pub schedule: ScheduleId,
     /// The due time. It names the job and is its watermark.
     pub due_ms: u64,
@@ -35,9 +34,7 @@ pub struct Due {
 /// The ledger's answer about a planned job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum JobAnswer {
-    /// The job was created.
     Created,
-    /// The job existed already.
     Existed,
     /// Nothing was written; the planner plans the job again.
     Refused,
@@ -46,7 +43,6 @@ pub enum JobAnswer {
 /// Counters of a planner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PlanCounts {
-    /// Jobs created.
     pub created: u64,
     /// Jobs that existed already.
     pub duplicates: u64,
@@ -56,7 +52,6 @@ pub struct PlanCounts {
     pub blocked: u64,
     /// How late the last job was created.
     pub due_lag_ms: u64,
-    /// The largest such delay.
     pub due_lag_max_ms: u64,
 }
 
@@ -146,12 +141,10 @@ impl<S: Planned> Planner<S> {
         self.series.remove(id);
     }
 
-    /// The schedules by id.
     pub fn schedules(&self) -> &BTreeMap<ScheduleId, S> {
         &self.schedules
     }
 
-    /// The counters so far.
     pub fn counts(&self) -> PlanCounts {
         self.counts
     }
@@ -190,7 +183,6 @@ impl<S: Planned> Planner<S> {
         }
     }
 
-    /// Takes the ledger's answer about a planned job.
     pub fn answered(&mut self, due: &Due, answer: JobAnswer) {
         let Some(series) = self.series.get_mut(&due.schedule) else { return };
         self.touched.insert(due.schedule.clone());
@@ -334,7 +326,6 @@ impl<S: Planned> Planner<S> {
         })
     }
 
-    /// Whether this job of a schedule is open.
     pub fn is_open(&self, schedule: &ScheduleId, job: &JobId) -> bool {
         let series = self.series.get(schedule);
         series.is_some_and(|series| series.open.contains(job) || series.unseen.contains_key(job))
@@ -345,7 +336,6 @@ impl<S: Planned> Planner<S> {
         self.series.values().map(Series::open).sum()
     }
 
-    /// The ids of all schedules.
     pub fn ids(&self) -> BTreeSet<ScheduleId> {
         self.schedules.keys().cloned().collect()
     }

@@ -20,53 +20,31 @@ const PLAN_EVERY_MS: u64 = 1000;
 /// The pause before what was refused is submitted again.
 const RETRY_MS: u64 = 1000;
 
-/// What a scheduler can be told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SchedulerCommand<S> {
     /// Adds a schedule or replaces an earlier version of it. Nothing is submitted until the next
-    /// [`Observe`](SchedulerCommand::Observe) if the schedule is new.
-    Put {
-        /// The schedule.
-        schedule: S,
-        /// Its jobs that somebody wants to run now. While there is no room for them, they wait.
-        requested: Vec<JobId>,
-    },
+    /// [`Observe`](SchedulerCommand::Observe) if the schedule is new. Somebody wants the `requested` jobs to run now; while
+    /// there is no room for them, they wait.
+    Put { schedule: S, requested: Vec<JobId> },
     /// Forgets a schedule. Its jobs carry on.
     Remove(ScheduleId),
     /// The ledger says that this job is open now, or no longer.
-    Note {
-        /// The schedule it belongs to.
-        schedule: ScheduleId,
-        /// The job.
-        job: JobId,
-        /// Whether it is open.
-        open: bool,
-    },
+    Note { schedule: ScheduleId, job: JobId, open: bool },
     /// All jobs in the ledger. Needed after new schedules, and whenever notes were missed.
     Observe(Vec<ObservedJob>),
     /// Runs this job now. It does not wait: if there is no room, the answer is [`RunAnswer::Full`].
-    RunNow {
-        /// The schedule it belongs to.
-        schedule: ScheduleId,
-        /// The job.
-        job: JobId,
-    },
+    RunNow { schedule: ScheduleId, job: JobId },
 }
 
-/// A job in the ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObservedJob {
-    /// The series it belongs to.
     pub series: SeriesId,
-    /// Its id.
     pub id: JobId,
     /// Its watermark; 0 if it has none.
     pub watermark: u64,
-    /// Whether it is open.
     pub open: bool,
 }
 
-/// A job to be created.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NewJob<S> {
     /// The schedule, in the version that was planned.
@@ -103,22 +81,16 @@ impl<S> Request for SubmitJobs<S> {
 /// What became of a requested job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Requested {
-    /// The schedule it belongs to.
     pub schedule: ScheduleId,
-    /// The job.
     pub job: JobId,
-    /// What became of it.
     pub answer: RunAnswer,
 }
 
 /// The answer to a request to run a job now. If the request waits in its schedule, there is an answer only once the job exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RunAnswer {
-    /// The job was created.
     Created,
-    /// The job existed already.
     Existed,
-    /// The ledger refused it.
     Refused,
     /// The schedule has as many open jobs as it may.
     Full,

@@ -9,7 +9,6 @@ use crate::id::WorkerId;
 use crate::mutants::Mutant;
 use std::collections::BTreeMap;
 
-/// What a node knows about the workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct KnownWorkers {
     /// The newest snapshot applied; `None` before the first.
@@ -20,12 +19,9 @@ pub struct KnownWorkers {
     skipped: u64,
 }
 
-/// What is known about one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KnownWorker {
-    /// What it said about itself.
     pub details: WorkerDetails,
-    /// Whether it counts as alive.
     pub active: bool,
     silence: Option<SnapshotId>,
 }
@@ -82,7 +78,7 @@ impl KnownWorkers {
         self.applied
     }
 
-    /// The known workers, in id order.
+    /// In id order.
     pub fn workers(&self) -> impl Iterator<Item = (&WorkerId, &KnownWorker)> {
         self.workers.iter()
     }

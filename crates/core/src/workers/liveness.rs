@@ -36,7 +36,6 @@ const READ_AGAIN_MS: u64 = 60_000;
 /// … up to 64 times as long.
 const READ_AGAIN_DOUBLED: u32 = 6;
 
-/// The parameters of [`Liveness`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LivenessConfig {
     /// How long the object of an inactive worker is kept.
@@ -46,20 +45,15 @@ pub struct LivenessConfig {
 /// One object in a list.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Listed {
-    /// The worker whose object it is.
     pub worker: WorkerId,
     /// When it was last written, on the store's clock. Only compared for equality.
     pub modified_ms: u64,
-    /// The size of the object.
     pub bytes: u64,
 }
 
-/// The outcome of reading a worker's object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ReadOutcome {
-    /// The object is a worker's.
     Found(WorkerDetails),
-    /// The object is not a worker's.
     Corrupt,
     /// The object is gone since the list, or there was no answer: a later sweep asks again.
     Nothing,
@@ -88,7 +82,6 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// How many objects are known to be skipped.
     pub fn total(&self) -> u64 {
         self.junk.saturating_add(self.corrupt).saturating_add(self.beyond)
     }
@@ -368,7 +361,6 @@ impl Liveness {
         }
     }
 
-    /// Takes the outcome of reading a worker's object.
     pub fn read(&mut self, now: Time, worker: &WorkerId, outcome: ReadOutcome) {
         let Some(record) = self.workers.get_mut(worker) else { return };
         match outcome {
@@ -422,7 +414,6 @@ impl Liveness {
         told.then(|| self.is_whole() && self.skipped.beyond == 0)
     }
 
-    /// How many workers are known.
     pub fn known(&self) -> usize {
         self.workers.len()
     }

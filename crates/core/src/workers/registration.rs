@@ -22,21 +22,18 @@ const WATCHED_HEARTBEAT_MAX_MS: u64 = 600_000;
 /// Most requests made to leave; after that the leader's retention has to clean up.
 const LEAVE_REQUESTS_MAX: u32 = 4;
 
-/// The parameters of a registration.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RegistrationConfig {
     /// How often the worker refreshes its object.
     pub heartbeat_ms: u64,
     /// This life of the worker; new every time it starts.
     pub incarnation: Incarnation,
-    /// The pod it runs on.
     pub pod: NodeId,
 }
 
 /// What a worker's object says about the process that wrote it, as far as another process under the same id needs it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RegisteredBy {
-    /// The pod the process runs on.
     pub pod: NodeId,
     /// How often it says it writes; 0 if it does not say.
     pub heartbeat_ms: u64,
@@ -44,7 +41,6 @@ pub struct RegisteredBy {
     pub beats: u64,
 }
 
-/// What a registration can be told.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationCommand {
     /// Register. Ignored unless the registration is new.
@@ -53,29 +49,18 @@ pub enum RegistrationCommand {
     Stop,
 }
 
-/// What a registration tells.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationOutput {
-    /// Something happened.
     Event(RegistrationEvent),
-    /// The registration has ended.
     Ended(RegistrationEnd),
 }
 
-/// Facts stated by a registration.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationEvent {
     /// The object is there and belongs to this worker.
     Registered,
-    /// Another process has the id; this one watches whether it is alive.
-    Watching {
-        /// The pod the other process runs on.
-        pod: NodeId,
-        /// The other process's incarnation.
-        incarnation: Incarnation,
-        /// How long it is watched.
-        wait_ms: u64,
-    },
+    /// Another process, with this pod and incarnation, has the id; this one watches whether it is alive.
+    Watching { pod: NodeId, incarnation: Incarnation, wait_ms: u64 },
     /// The object is not a worker's; it is left alone. Reported once, until it is gone.
     Unreadable,
     /// The store does not answer. Reported once, until it does.
@@ -86,25 +71,14 @@ pub enum RegistrationEvent {
     Mended,
 }
 
-/// How a registration ended.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationEnd {
     /// [`RegistrationCommand::Stop`] asked for it.
     Deregistered,
-    /// Another live process has the id; this one never had it.
-    Refused {
-        /// The pod the other process runs on.
-        pod: NodeId,
-        /// The other process's incarnation.
-        incarnation: Incarnation,
-    },
-    /// Another process took over the id while this one was silent.
-    Superseded {
-        /// The pod the other process runs on.
-        pod: NodeId,
-        /// The other process's incarnation.
-        incarnation: Incarnation,
-    },
+    /// Another live process, with this pod and incarnation, has the id; this one never had it.
+    Refused { pod: NodeId, incarnation: Incarnation },
+    /// Another process, with this pod and incarnation, took over the id while this one was silent.
+    Superseded { pod: NodeId, incarnation: Incarnation },
     /// The object under the id is not a worker's, and was there first.
     Unreadable,
 }
@@ -124,7 +98,6 @@ struct Watch {
     look_at: Time,
 }
 
-/// Keeps one worker registered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Registration {
     config: RegistrationConfig,
@@ -143,7 +116,6 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// A registration that has not begun.
     pub fn new(config: RegistrationConfig) -> Registration {
         let document = Document::new(Rules {
             writer: Writer::Owner { epoch: Epoch(0), me: config.incarnation },

@@ -11,30 +11,22 @@ const HEAD_WEIGHT: u64 = 1024;
 /// Identifies a snapshot: the epoch of the leader that published it, and its number within that epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct SnapshotId {
-    /// The publisher's epoch.
     pub epoch: Epoch,
-    /// Counts snapshots within the epoch.
     pub sequence: u64,
 }
 
-/// A worker in a snapshot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotEntry {
-    /// The worker's id.
     pub worker: WorkerId,
-    /// What it said about itself.
     pub details: WorkerDetails,
-    /// Whether it counts as alive.
     pub active: bool,
     /// Its last silence, named by the snapshot that first reported it. The name makes everybody report the silence once,
     /// however many snapshots were missed and whoever leads. `None` if it was never silent.
     pub silence: Option<SnapshotId>,
 }
 
-/// Which workers a snapshot lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Listing {
-    /// All workers.
     #[default]
     All,
     /// Only the inactive ones, because all would not fit: a worker that is not listed is active, or gone.
@@ -43,18 +35,14 @@ pub enum Listing {
     Cut,
 }
 
-/// What a leader publishes about the workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Snapshot {
-    /// Identifies this snapshot.
     pub id: SnapshotId,
-    /// Workers in id order.
+    /// In id order.
     pub workers: Vec<SnapshotEntry>,
-    /// Which workers `workers` contains.
     pub listing: Listing,
-    /// How many workers are active.
+    /// Like `inactive`, it counts all workers, listed or not.
     pub active: u64,
-    /// How many workers are inactive.
     pub inactive: u64,
     /// Objects in `workers/` that are not workers.
     pub skipped: u64,

@@ -24,7 +24,6 @@ const IDLE_INTERVALS: u64 = 4;
 /// Pauses of a node that cannot read what the leader published.
 const FOLLOW_RETRY: BackOff = BackOff { first_ms: 1000, max_ms: 32_000 };
 
-/// The parameters of a [`Sweep`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SweepConfig {
     /// How often the leader lists the workers.
@@ -37,49 +36,35 @@ pub struct SweepConfig {
     pub snapshot_weight_max: u64,
 }
 
-/// What a sweep can be told.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SweepCommand {
-    /// This node leads.
-    Lead {
-        /// The epoch it leads in.
-        epoch: Epoch,
-        /// New for every time it begins to lead.
-        me: Incarnation,
-    },
+    /// This node leads. `me` is new every time it begins to.
+    Lead { epoch: Epoch, me: Incarnation },
     /// It no longer leads.
     Lost,
     /// The seat was read, and names this snapshot.
     Seat(Option<SnapshotId>),
 }
 
-/// A request of a sweep.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SweepRequest {
-    /// List the objects in `workers/`.
     List,
-    /// Read a worker's object.
     Read(WorkerId),
     /// Remove the object of a worker that is long dead. If the worker comes back at this very moment, it writes it again.
     Remove(WorkerId),
-    /// Read or write the snapshot.
     Snapshot(DocumentRequest<Arc<Snapshot>>),
     /// Remove the presences of nodes that are long dead.
     ForgetNodes,
 }
 
-/// The answer to a request, one variant for each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SweepAnswer {
-    /// Answers [`SweepRequest::List`]; `None` if there was no list.
+    /// `None` if there was no list.
     Listed(Option<ListedWorkers>),
-    /// Answers [`SweepRequest::Read`].
     Read(ReadOutcome),
-    /// Answers [`SweepRequest::Remove`]. The next list shows whether it worked.
+    /// The next list shows whether it worked.
     Removed,
-    /// Answers [`SweepRequest::Snapshot`].
     Snapshot(DocumentAnswer<Arc<Snapshot>>),
-    /// Answers [`SweepRequest::ForgetNodes`].
     NodesForgotten,
 }
 
@@ -94,7 +79,6 @@ pub struct ListedWorkers {
     pub more: bool,
 }
 
-/// What a sweep tells.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SweepOutput {
     /// This snapshot was published, and is known here from now on: [`Sweep::known`]. The events in it follow.
@@ -102,21 +86,10 @@ pub enum SweepOutput {
     /// What happened to a worker, by the snapshot just applied.
     Event(WorkerEvent),
     /// The seat of this epoch should name this snapshot.
-    Point {
-        /// The epoch this node leads in.
-        epoch: Epoch,
-        /// The snapshot.
-        id: SnapshotId,
-        /// The version of its object.
-        version: Version,
-    },
-    /// The leader has listed the workers itself, and what is published is its own word.
-    Told {
-        /// The epoch this node leads in.
-        epoch: Epoch,
-        /// No registered worker is missing.
-        whole: bool,
-    },
+    Point { epoch: Epoch, id: SnapshotId, version: Version },
+    /// The leader has listed the workers itself, and what is published is its own word. If `whole`, no registered worker is
+    /// missing.
+    Told { epoch: Epoch, whole: bool },
     /// A sweep has ended, and skipped these objects.
     Swept(Skipped),
 }
@@ -135,7 +108,6 @@ impl Request for SweepRequest {
     }
 }
 
-/// What a node knows of the workers, and how.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sweep {
     config: SweepConfig,
@@ -169,7 +141,6 @@ struct Leading {
     /// The snapshot that was sent last.
     sent: Option<Arc<Snapshot>>,
     step: Step,
-    /// When the next sweep is due.
     due: Time,
     forget_at: Time,
     told: Option<bool>,
@@ -248,7 +219,6 @@ impl Leading {
         self.step = Step::Visiting { left, open: BTreeMap::new() };
     }
 
-    /// Sends what is due.
     fn advance(&mut self, config: &SweepConfig, now: Time, requests: &mut u64, out: &mut Vec<Out<Sweep>>) {
         let mut send = |request| {
             *requests += 1;
@@ -320,7 +290,6 @@ impl Sweep {
         Sweep { config, known, requests: 0, seat: None, role: Role::Follows(Box::new(Following::new())) }
     }
 
-    /// What this node knows of the workers.
     pub fn known(&self) -> &KnownWorkers {
         &self.known
     }

@@ -14,7 +14,6 @@ pub(crate) const ME: Incarnation = Incarnation(7);
 pub(crate) const FORMER: Incarnation = Incarnation(6);
 pub(crate) const SUCCESSOR: Incarnation = Incarnation(8);
 
-/// A claimer, what it wants done, and the inbox as it stands.
 pub(crate) struct Hand {
     pub(crate) core: Claimer,
     pub(crate) now: u64,
@@ -85,7 +84,6 @@ pub(crate) fn write_answer(id: RequestId, answer: WriteAnswer) -> In<Claimer> {
     Input::Answer(id, ClaimerAnswer::Inbox(DocumentAnswer::Written(answer), BTreeSet::new()))
 }
 
-/// Something that is not an inbox.
 pub(crate) fn unreadable() -> Read<InboxDoc> {
     Read::Unreadable { version: Version::new("x"), newer: false }
 }
@@ -191,7 +189,6 @@ impl Hand {
         self.tell(now, Input::Answer(id, ClaimerAnswer::Inbox(DocumentAnswer::Read(read), refused)))
     }
 
-    /// What a read of the inbox shows.
     pub(crate) fn stands(&self) -> Read<InboxDoc> {
         let version = Version::new(&self.version.to_string());
         Read::Found { stamp: self.stamp, body: self.inbox.clone(), version }

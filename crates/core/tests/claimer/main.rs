@@ -311,7 +311,6 @@ fn a_write_of_unknown_outcome_is_read_back_after_a_pause_that_grows() {
         assert_eq!(hand.at(), Some(next));
     }
     hand.wake(4000);
-    // It had landed.
     let landed = vec![entry("t1/1", EntryState::Running { by: ME })];
     assert_eq!(hand.found(4000, landed), ["run t1/1"]);
     assert_eq!(hand.at(), Some(4100), "all is well again");

@@ -73,12 +73,10 @@ pub(crate) fn inbox_answer(id: RequestId, worker: &str, answer: DocumentAnswer<I
     Input::Answer(id, DispatchAnswer::Inbox(name(worker), answer))
 }
 
-/// An object that is not what it should be.
 pub(crate) fn nonsense<T>() -> Read<T> {
     Read::Unreadable { version: Version::new("x"), newer: false }
 }
 
-/// A document as it stands on the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored<T> {
     pub(crate) stamp: Stamp,
@@ -255,7 +253,6 @@ fn request_words(request: &DispatchRequest) -> String {
     }
 }
 
-/// A dispatcher, what it waits for, and what stands on the store.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) core: Core,
@@ -533,7 +530,6 @@ impl Desk {
         assert_eq!(self.state(&id), JobState::Dispatched);
     }
 
-    /// A worker changes its inbox.
     pub(crate) fn work(&mut self, worker: &str, change: impl FnOnce(&mut InboxDoc)) {
         self.versions += 1;
         let (doc, number) = self.inboxes.get_mut(&name(worker)).expect("an inbox");

@@ -336,5 +336,3 @@ fn a_deadline_that_has_passed_allows_no_other_attempt() {
         assert_eq!(desk.state("t1"), state, "at {at}");
     }
 }
-
-// ---- attempts ----

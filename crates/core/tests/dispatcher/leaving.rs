@@ -173,5 +173,3 @@ fn what_is_out_keeps_an_inbox_whoever_is_gone() {
     assert_eq!(desk.state("t1"), JobState::Lost);
     assert!(desk.inboxes.contains_key(&name("w1")), "its entry is there");
 }
-
-// ---- room ----

@@ -334,5 +334,3 @@ fn what_is_under_way_answers_with_something_newer_than_a_list() {
     assert_eq!(desk.tell(2200, list_answer(id, Some(lines))), [""; 0]);
     assert_eq!(desk.serve(), [""; 0], "nothing is read");
 }
-
-// ---- taking over ----

@@ -34,7 +34,6 @@ fn version(tag: &str) -> Version {
     Version::new(tag)
 }
 
-/// A document with a clock and a count of requests.
 struct Driver {
     document: Document,
     now: Time,

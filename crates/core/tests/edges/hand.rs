@@ -5,7 +5,6 @@ use tenure_core::*;
 
 pub(crate) const ME: u64 = 1;
 
-/// A node and what is outstanding.
 pub(crate) struct Hand {
     pub(crate) core: Coordinator,
     pub(crate) now: u64,

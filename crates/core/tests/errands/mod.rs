@@ -29,7 +29,6 @@ const JOBS_MAX: usize = 24;
 /// Former lives that still act, at most.
 const FORMER_MAX: usize = 2;
 
-/// What happened in one schedule.
 #[derive(Default)]
 pub(crate) struct Story {
     pub(crate) violations: Vec<String>,
@@ -134,7 +133,6 @@ fn incarnation(worker: usize, life: u64) -> Incarnation {
     Incarnation(1_000_000 + worker as u64 * 1000 + life)
 }
 
-/// Runs one random schedule.
 pub(crate) fn run(seed: u64) -> Story {
     let mut world = World {
         rng: ChaCha8Rng::seed_from_u64(seed),

@@ -68,7 +68,6 @@ struct World {
     outcome: Outcome,
 }
 
-/// Runs one random schedule.
 pub(crate) fn run(seed: u64) -> Outcome {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let config = config(&mut rng);

@@ -104,7 +104,6 @@ struct World {
     outcome: Outcome,
 }
 
-/// Runs one random schedule.
 pub(crate) fn run(seed: u64) -> Outcome {
     let mut world = World {
         rng: ChaCha8Rng::seed_from_u64(seed),
@@ -128,7 +127,6 @@ pub(crate) fn run(seed: u64) -> Outcome {
 }
 
 impl World {
-    /// A process that starts.
     fn pod(&mut self) -> Pod {
         Pod {
             choice: SeatChoice::new(CONFIG),

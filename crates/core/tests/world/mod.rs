@@ -126,7 +126,6 @@ enum Happening {
     },
 }
 
-/// Something worth writing down.
 #[derive(Clone, Debug)]
 pub enum Note {
     Event(Event),
@@ -217,7 +216,6 @@ impl World {
         }
     }
 
-    /// Its processes have stopped after all.
     pub fn unstuck(&mut self, name: &str) {
         self.node(name).stuck = false;
         if let Some((epoch, _)) = self.nodes[name].acting {

@@ -11,25 +11,16 @@ use std::sync::Arc;
 /// An entry that the fence has rejected: its job, attempt and epoch.
 pub type Refused = (JobId, u32, Epoch);
 
-/// What can happen to a claimer, besides time and answers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ClaimerCommand {
-    /// Look now: there is something new.
+    /// There is something new.
     Look,
     /// A running attempt has ended.
-    Ended {
-        /// The id of the job.
-        id: JobId,
-        /// The number of the attempt.
-        attempt: u32,
-        /// How it ended, with its result.
-        outcome: Outcome,
-    },
+    Ended { id: JobId, attempt: u32, outcome: Outcome },
     /// Take nothing new, finish what runs, write the results, then end.
     Drain,
 }
 
-/// A request of a claimer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ClaimerRequest {
     /// For the worker's inbox. What a read shows is put before the fence, except what the fence has rejected already, so that
@@ -39,7 +30,6 @@ pub enum ClaimerRequest {
     Confirm,
 }
 
-/// The answer to a [`ClaimerRequest`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ClaimerAnswer {
     /// From the worker's inbox, with the unclaimed entries that the fence rejects, now or earlier.
@@ -61,33 +51,12 @@ impl Request for ClaimerRequest {
     }
 }
 
-/// What a claimer tells.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ClaimerOutput {
-    /// Run this claimed attempt.
-    Run {
-        /// The id of the job.
-        id: JobId,
-        /// The number of the attempt.
-        attempt: u32,
-        /// The epoch it was dispatched in.
-        epoch: Epoch,
-        /// Which handler to run.
-        kind: KindName,
-        /// Input for the handler.
-        payload: Arc<[u8]>,
-        /// How long it may run.
-        timeout_ms: u64,
-    },
-    /// Stop running this attempt.
-    Cancel {
-        /// The id of the job.
-        id: JobId,
-        /// The number of the attempt.
-        attempt: u32,
-        /// If set, nobody waits for its outcome, and nothing it still reports matters.
-        dropped: bool,
-    },
+    /// The attempt is claimed. `epoch` is the one it was dispatched in.
+    Run { id: JobId, attempt: u32, epoch: Epoch, kind: KindName, payload: Arc<[u8]>, timeout_ms: u64 },
+    /// If `dropped`, nobody waits for the outcome, and nothing the attempt still reports matters.
+    Cancel { id: JobId, attempt: u32, dropped: bool },
     /// Draining is over: everything is written and nothing runs.
     Drained,
 }
@@ -95,7 +64,6 @@ pub enum ClaimerOutput {
 /// Counters of a claimer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClaimerCounts {
-    /// Attempts claimed.
     pub claimed: u64,
     /// Entries that the fence rejected, each counted once.
     pub fenced: u64,

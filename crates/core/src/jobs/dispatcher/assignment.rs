@@ -51,7 +51,6 @@ impl<A: Assign> Dispatcher<A> {
         }
     }
 
-    /// Tells whoever chooses which workers have more or less to do than before.
     fn tell_loads(&mut self) {
         for worker in std::mem::take(&mut self.table.news.loads) {
             // Room means room for any job, however large.

@@ -11,12 +11,10 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The parameters of a dispatcher.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DispatcherConfig {
     /// This life of the dispatcher; new every time it starts.
     pub incarnation: Incarnation,
-    /// The epoch it leads in.
     pub epoch: Epoch,
     /// Number of ledger shards; must be the same for every leader of a namespace, forever.
     pub shards: usize,
@@ -46,7 +44,6 @@ pub(in crate::jobs) struct View<'a> {
     pub(in crate::jobs) workers: &'a Workers,
 }
 
-/// What a step of the dispatcher leads to.
 pub(in crate::jobs) type Effects = Vec<Effect<DispatchRequest, DispatchOutput>>;
 
 /// Takes the requests of a step, each under a new id.
@@ -74,7 +71,6 @@ impl Sink<'_> {
     }
 }
 
-/// What can happen to a dispatcher, besides time and answers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchCommand<F> {
     /// New jobs, each with a token for its answer. The dispatcher sets state, attempt and the like.
@@ -82,7 +78,6 @@ pub enum DispatchCommand<F> {
     /// These series are no longer used. Their watermarks may be forgotten, up to the given ones, once none of their jobs is
     /// left. After that, what was created in them before can be created again.
     Forget(Vec<(SeriesId, u64)>),
-    /// Cancel this job.
     Cancel(JobId),
     /// The workers as the registry knows them.
     Workers {
@@ -98,10 +93,8 @@ pub enum DispatchCommand<F> {
     Facts(F),
 }
 
-/// One entry in the list of inboxes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct InboxListed {
-    /// The worker whose inbox it is.
     pub worker: WorkerId,
     /// The version of the inbox; `None` if lists on this store have no versions.
     pub version: Option<Version>,
@@ -109,46 +102,38 @@ pub struct InboxListed {
     pub stamp: (u64, u64),
 }
 
-/// What a dispatcher tells.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchOutput {
     /// The answer to the submission with this token.
     Answered(u64, SubmitAnswer),
-    /// The state of a job has changed.
     Update(JobUpdate),
     /// A job was claimed for the first time, this long after its submission.
     Claimed {
-        /// In milliseconds.
         after_ms: u64,
     },
-    /// The dispatcher has ended.
     Ended(DispatchEnd),
 }
 
 /// A request to the store, if leadership still holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchRequest {
-    /// For a part of the ledger.
+    /// For a shard of the ledger.
     Ledger(usize, DocumentRequest<LedgerDoc>),
     /// For a worker's inbox. It is removed only if this leader has emptied it with a conditional write, and its worker is
     /// gone for good.
     Inbox(WorkerId, DocumentRequest<InboxDoc>),
-    /// List the inboxes.
     ListInboxes,
-    /// Move finished jobs of a part to the archive.
+    /// Move finished jobs of a shard to the archive.
     Archive(usize, Vec<JobRecord>),
 }
 
-/// The answer to a [`DispatchRequest`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchAnswer {
-    /// From a part of the ledger.
     Ledger(usize, DocumentAnswer<LedgerDoc>),
-    /// From a worker's inbox.
     Inbox(WorkerId, DocumentAnswer<InboxDoc>),
     /// The inboxes; `None` if listing failed.
     Listed(Option<Vec<InboxListed>>),
-    /// Whether the jobs of this part were archived.
+    /// Whether the jobs of this shard were archived.
     Archived(usize, bool),
 }
 
@@ -167,7 +152,6 @@ impl Request for DispatchRequest {
     }
 }
 
-/// The answer to a submission.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SubmitAnswer {
     /// The job is in the ledger.
@@ -187,13 +171,9 @@ pub enum SubmitAnswer {
 /// The state of a job has changed. Final states are reported only once they are in the ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JobUpdate {
-    /// The id of the job.
     pub id: JobId,
-    /// Its series.
     pub series: SeriesId,
-    /// The new state.
     pub state: JobState,
-    /// The attempt it concerns.
     pub attempt: u32,
     /// The worker of that attempt; `None` before the first.
     pub worker: Option<WorkerId>,
@@ -232,7 +212,6 @@ impl JobUpdate {
     }
 }
 
-/// Why a dispatcher ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchEnd {
     /// Another leader has taken over the ledger.
@@ -242,7 +221,6 @@ pub enum DispatchEnd {
 /// Counters of a dispatcher.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DispatchCounts {
-    /// Jobs created.
     pub created: u64,
     /// Attempts written into inboxes.
     pub dispatched: u64,

@@ -18,7 +18,6 @@ pub(in crate::jobs) enum Report {
     Stray,
     /// The worker has claimed it, or runs it.
     Claimed(JobState),
-    /// The attempt has ended.
     Ended(Outcome),
     /// An attempt that does not count any more has ended.
     Late(OutcomeKind),

@@ -4,7 +4,6 @@ use super::super::model::JOB_OBJECT_MAX_WEIGHT;
 use super::{Job, JobId, JobState, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The jobs of one shard.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(in crate::jobs) struct ShardJobs {
     pub(in crate::jobs) ids: BTreeSet<JobId>,
