@@ -2,7 +2,7 @@
 //! the simulator.
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
-mod errands;
+mod job_world;
 mod processes;
 mod two_seats;
 
@@ -69,24 +69,24 @@ fn pause_before_a_restart_skipped() {
     must_be_caught_in_supervision(Mutant::RestartPauseSkipped);
 }
 
-macro_rules! errand {
+macro_rules! job_mutant {
     ($name:ident, $mutant:ident) => {
         #[test]
         fn $name() {
-            caught(Mutant::$mutant, |seed| errands::run(seed).violations);
+            caught(Mutant::$mutant, |seed| job_world::run(seed).violations);
         }
     };
 }
 
-errand!(job_dispatched_unrecorded, JobDispatchedUnrecorded);
-errand!(job_inbox_not_fenced, JobInboxNotFenced);
-errand!(job_ledger_reclaimed, JobLedgerReclaimed);
-errand!(job_late_result_applied, JobLateResultApplied);
-errand!(job_withdrawn_unwritten, JobWithdrawnUnwritten);
-errand!(job_result_dropped, JobResultDropped);
-errand!(job_doubt_forgotten, JobDoubtForgotten);
-errand!(job_attempts_unbounded, JobAttemptsUnbounded);
-errand!(job_run_unclaimed, JobRunUnclaimed);
-errand!(job_claim_inherited, JobClaimInherited);
-errand!(job_successor_written_off, JobSuccessorWrittenOff);
-errand!(job_drain_ignored, JobDrainIgnored);
+job_mutant!(job_dispatched_unrecorded, JobDispatchedUnrecorded);
+job_mutant!(job_inbox_not_fenced, JobInboxNotFenced);
+job_mutant!(job_ledger_reclaimed, JobLedgerReclaimed);
+job_mutant!(job_late_result_applied, JobLateResultApplied);
+job_mutant!(job_withdrawn_unwritten, JobWithdrawnUnwritten);
+job_mutant!(job_result_dropped, JobResultDropped);
+job_mutant!(job_doubt_forgotten, JobDoubtForgotten);
+job_mutant!(job_attempts_unbounded, JobAttemptsUnbounded);
+job_mutant!(job_run_unclaimed, JobRunUnclaimed);
+job_mutant!(job_claim_inherited, JobClaimInherited);
+job_mutant!(job_successor_written_off, JobSuccessorWrittenOff);
+job_mutant!(job_drain_ignored, JobDrainIgnored);

@@ -2,11 +2,11 @@
 //! no more.
 
 mod common;
-#[path = "common/errands.rs"]
-mod errands;
+#[path = "common/job_rig.rs"]
+mod job_rig;
 
 use common::sleep_ms;
-use errands::*;
+use job_rig::*;
 use serde_json::json;
 use std::time::Duration;
 use tenure::job::{Dispatcher, JobSpec, JobState, RunnerEnd, Submitted};

@@ -2,13 +2,13 @@
 //! say about the claims of its successor.
 
 mod common;
-#[path = "common/errands.rs"]
-mod errands;
+#[path = "common/job_rig.rs"]
+mod job_rig;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use common::{Rig, sleep_ms};
-use errands::*;
+use job_rig::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,11 +1,11 @@
 //! Jobs through the library: memory store, simulated time, every node with its own meter and fault switch.
 
 mod common;
-#[path = "common/errands.rs"]
-mod errands;
+#[path = "common/job_rig.rs"]
+mod job_rig;
 
 use common::{Member, Rig, sleep_ms};
-use errands::*;
+use job_rig::*;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

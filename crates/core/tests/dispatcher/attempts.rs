@@ -1,41 +1,41 @@
 //! What becomes of a job beyond its first attempt: repetitions, what is called off, what comes too late, who gets it.
 
-use crate::desk::*;
+use crate::driver::*;
 use tenure_core::machine::Input;
 use tenure_core::*;
 
 #[test]
 fn a_failed_attempt_is_repeated_after_pauses_that_double() {
     let limits = |limits: &mut JobLimits| (limits.attempts_max, limits.backoff_ms) = (4, 100);
-    let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![limited("t1", limits)]);
-    desk.serve();
+    let mut driver = Driver::ready(config());
+    driver.submit(2000, vec![limited("t1", limits)]);
+    driver.serve();
     let mut pauses = Vec::new();
     for attempt in 1..=4 {
-        let waiting = |desk: &Desk| desk.core.unassigned(Time(desk.now)).count();
-        let (began, asked) = (desk.now, desk.asked());
-        while waiting(&desk) == 0 {
-            let at = desk.at().expect("it waits for the end of its pause");
-            desk.all(at, Input::Wake);
+        let waiting = |driver: &Driver| driver.core.unassigned(Time(driver.now)).count();
+        let (began, asked) = (driver.now, driver.asked());
+        while waiting(&driver) == 0 {
+            let at = driver.at().expect("it waits for the end of its pause");
+            driver.all(at, Input::Wake);
         }
-        pauses.push(desk.now - began);
-        assert_eq!(desk.asked() - asked, usize::from(attempt > 1), "somebody is looked for at once");
-        desk.all(desk.now, assign("t1", "w1"));
-        desk.says("w1", &format!("t1/{attempt}"), done(OutcomeKind::Failed));
-        let at = desk.at().expect("it looks");
-        desk.all(at, Input::Wake);
+        pauses.push(driver.now - began);
+        assert_eq!(driver.asked() - asked, usize::from(attempt > 1), "somebody is looked for at once");
+        driver.all(driver.now, assign("t1", "w1"));
+        driver.says("w1", &format!("t1/{attempt}"), done(OutcomeKind::Failed));
+        let at = driver.at().expect("it looks");
+        driver.all(at, Input::Wake);
         if attempt < 4 {
-            assert_eq!(desk.state("t1"), JobState::Queued);
-            assert_eq!(&*desk.record("t1").reason, format!("attempt {attempt} ended as failed"));
-            assert_eq!(waiting(&desk), 0, "not yet");
-            let asked = desk.asked();
-            assert_eq!(desk.assign(desk.now, "t1", "w1"), [""; 0]);
-            assert_eq!(desk.tell(desk.now, explain("t1", &desk.record("t1").reason.clone())), [""; 0]);
-            assert_eq!(desk.asked(), asked, "nobody is looked for during the pause");
+            assert_eq!(driver.state("t1"), JobState::Queued);
+            assert_eq!(&*driver.record("t1").reason, format!("attempt {attempt} ended as failed"));
+            assert_eq!(waiting(&driver), 0, "not yet");
+            let asked = driver.asked();
+            assert_eq!(driver.assign(driver.now, "t1", "w1"), [""; 0]);
+            assert_eq!(driver.tell(driver.now, explain("t1", &driver.record("t1").reason.clone())), [""; 0]);
+            assert_eq!(driver.asked(), asked, "nobody is looked for during the pause");
         }
     }
     assert_eq!(pauses, [0, 100, 200, 400]);
-    assert_eq!((desk.state("t1"), desk.record("t1").attempt), (JobState::Failed, 4));
+    assert_eq!((driver.state("t1"), driver.record("t1").attempt), (JobState::Failed, 4));
 }
 
 #[test]
@@ -45,40 +45,40 @@ fn no_pause_is_longer_than_ten_minutes() {
     };
     let mut record = limited("t1", limits);
     (record.state, record.attempt, record.worker) = (JobState::Running, 2, Some(name("w1")));
-    let mut desk =
-        Desk::after(vec![record], vec![("w1", inbox(vec![entry("t1/2", done(OutcomeKind::Failed))]))]);
-    desk.serve();
-    assert_eq!(desk.state("t1"), JobState::Queued);
-    assert_eq!(desk.core.unassigned(Time(desk.now + 599_999)).count(), 0);
-    assert_eq!(desk.core.unassigned(Time(desk.now + 600_000)).count(), 1);
+    let mut driver =
+        Driver::after(vec![record], vec![("w1", inbox(vec![entry("t1/2", done(OutcomeKind::Failed))]))]);
+    driver.serve();
+    assert_eq!(driver.state("t1"), JobState::Queued);
+    assert_eq!(driver.core.unassigned(Time(driver.now + 599_999)).count(), 0);
+    assert_eq!(driver.core.unassigned(Time(driver.now + 600_000)).count(), 1);
 }
 
 #[test]
 fn what_its_worker_gives_back_costs_no_attempt_and_begins_to_wait_anew() {
-    let mut desk = Desk::ready(config());
-    desk.dispatch(2000, limited("t1", |limits| limits.ttl_ms = 5000), "w1");
-    desk.says("w1", "t1/1", done(OutcomeKind::Returned));
-    desk.pass(2200);
-    let record = desk.record("t1");
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, limited("t1", |limits| limits.ttl_ms = 5000), "w1");
+    driver.says("w1", "t1/1", done(OutcomeKind::Returned));
+    driver.pass(2200);
+    let record = driver.record("t1");
     assert_eq!((record.state, record.begun(), record.unbegun), (JobState::Queued, 0, 1));
     assert_eq!(&*record.reason, "its worker gave it back");
-    assert_eq!(desk.core.unassigned(Time(2200)).count(), 1, "without a pause");
-    desk.pass(7199);
-    assert_eq!(desk.state("t1"), JobState::Queued);
-    desk.pass(7200);
-    assert_eq!(desk.state("t1"), JobState::Expired);
+    assert_eq!(driver.core.unassigned(Time(2200)).count(), 1, "without a pause");
+    driver.pass(7199);
+    assert_eq!(driver.state("t1"), JobState::Queued);
+    driver.pass(7200);
+    assert_eq!(driver.state("t1"), JobState::Expired);
 }
 
 #[test]
 fn the_next_attempt_has_all_its_time_to_be_claimed() {
     let limits = |limits: &mut JobLimits| (limits.attempts_max, limits.ttl_ms) = (2, 5000);
-    let mut desk = Desk::ready(config());
-    desk.dispatch(2000, limited("t1", limits), "w1");
-    desk.says("w1", "t1/1", done(OutcomeKind::Failed));
-    desk.pass(7199);
-    assert_eq!(desk.state("t1"), JobState::Queued);
-    desk.pass(7200);
-    assert_eq!(desk.state("t1"), JobState::Expired);
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, limited("t1", limits), "w1");
+    driver.says("w1", "t1/1", done(OutcomeKind::Failed));
+    driver.pass(7199);
+    assert_eq!(driver.state("t1"), JobState::Queued);
+    driver.pass(7200);
+    assert_eq!(driver.state("t1"), JobState::Expired);
 }
 
 #[test]
@@ -93,122 +93,122 @@ fn every_outcome_leads_to_its_state() {
         (OutcomeKind::Returned, JobState::Queued, "its worker gave it back"),
     ];
     for (kind, state, reason) in ends {
-        let mut desk = Desk::ready(config());
-        desk.dispatch(2000, job("t1"), "w1");
-        desk.says("w1", "t1/1", done(kind));
-        desk.pass(2200);
-        assert_eq!((desk.state("t1"), &*desk.record("t1").reason), (state, reason), "{kind:?}");
+        let mut driver = Driver::ready(config());
+        driver.dispatch(2000, job("t1"), "w1");
+        driver.says("w1", "t1/1", done(kind));
+        driver.pass(2200);
+        assert_eq!((driver.state("t1"), &*driver.record("t1").reason), (state, reason), "{kind:?}");
         // And if it was to be called off.
-        let mut desk = Desk::ready(config());
-        desk.dispatch(2000, limited("t1", |limits| limits.attempts_max = 3), "w1");
-        desk.says("w1", "t1/1", running());
-        desk.pass(2200);
-        desk.all(2200, cancel("t1"));
-        desk.says("w1", "t1/1", done(kind));
-        desk.pass(2400);
+        let mut driver = Driver::ready(config());
+        driver.dispatch(2000, limited("t1", |limits| limits.attempts_max = 3), "w1");
+        driver.says("w1", "t1/1", running());
+        driver.pass(2200);
+        driver.all(2200, cancel("t1"));
+        driver.says("w1", "t1/1", done(kind));
+        driver.pass(2400);
         let done = matches!(kind, OutcomeKind::Succeeded | OutcomeKind::Partial);
-        assert_eq!(desk.state("t1"), if done { state } else { JobState::Cancelled }, "{kind:?}");
+        assert_eq!(driver.state("t1"), if done { state } else { JobState::Cancelled }, "{kind:?}");
     }
 }
 
 #[test]
 fn a_second_attempt_tells_what_became_of_the_first() {
-    let mut desk = Desk::ready(config());
-    desk.dispatch(2000, limited("t1", |limits| limits.attempts_max = 2), "w1");
-    desk.says("w1", "t1/1", running());
-    desk.pass(2200);
-    desk.workers(2300, &["-w1", "w2"]);
-    desk.serve();
-    assert_eq!(&*desk.record("t1").reason, "attempt 1 ended as lost (its worker fell silent)");
-    assert_eq!((desk.state("t1"), desk.core.counts().lost), (JobState::Queued, 1));
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, limited("t1", |limits| limits.attempts_max = 2), "w1");
+    driver.says("w1", "t1/1", running());
+    driver.pass(2200);
+    driver.workers(2300, &["-w1", "w2"]);
+    driver.serve();
+    assert_eq!(&*driver.record("t1").reason, "attempt 1 ended as lost (its worker fell silent)");
+    assert_eq!((driver.state("t1"), driver.core.counts().lost), (JobState::Queued, 1));
 }
 
 // ---- calling off ----
 
 #[test]
 fn what_waits_is_called_off_at_once() {
-    let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![job("t1")]);
-    desk.serve();
-    let said = desk.all(2000, cancel("t1"));
+    let mut driver = Driver::ready(config());
+    driver.submit(2000, vec![job("t1")]);
+    driver.serve();
+    let said = driver.all(2000, cancel("t1"));
     assert_eq!(said, ["write ledger 0 over 2: t1 cancelled to be called off", "= t1 cancelled"]);
-    assert_eq!(desk.all(2000, cancel("t1")), [""; 0]);
-    assert_eq!(desk.all(2000, cancel("t9")), [""; 0], "nobody knows it");
+    assert_eq!(driver.all(2000, cancel("t1")), [""; 0]);
+    assert_eq!(driver.all(2000, cancel("t9")), [""; 0], "nobody knows it");
 }
 
 #[test]
 fn what_is_not_claimed_is_taken_back_to_be_called_off() {
-    let mut desk = Desk::ready(config());
-    desk.dispatch(2000, job("t1"), "w1");
-    let said = desk.tell(2100, cancel("t1"));
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, job("t1"), "w1");
+    let said = driver.tell(2100, cancel("t1"));
     assert_eq!(said, ["write ledger 0 over 3: t1 dispatched w1/1 to be called off", "write w1 over 5: "]);
-    desk.serve();
-    assert_eq!(&*desk.record("t1").reason, "called off before it was claimed");
-    assert_eq!(desk.state("t1"), JobState::Cancelled);
+    driver.serve();
+    assert_eq!(&*driver.record("t1").reason, "called off before it was claimed");
+    assert_eq!(driver.state("t1"), JobState::Cancelled);
 }
 
 #[test]
 fn what_runs_is_called_off_in_the_inbox_and_ends_as_its_worker_says() {
-    let mut desk = Desk::ready(config());
-    desk.dispatch(2000, job("t1"), "w1");
-    desk.says("w1", "t1/1", running());
-    desk.pass(2200);
-    let said = desk.tell(2250, cancel("t1"));
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, job("t1"), "w1");
+    driver.says("w1", "t1/1", running());
+    driver.pass(2200);
+    let said = driver.tell(2250, cancel("t1"));
     let told = [
         "write ledger 0 over 3: t1 running w1/1 to be called off",
         "write w1 over 6: t1/1 running called off",
     ];
     assert_eq!(said, told);
-    desk.serve();
-    assert_eq!(desk.all(2260, cancel("t1")), [""; 0], "once is enough");
-    assert_eq!(desk.state("t1"), JobState::Running);
+    driver.serve();
+    assert_eq!(driver.all(2260, cancel("t1")), [""; 0], "once is enough");
+    assert_eq!(driver.state("t1"), JobState::Running);
 }
 
 #[test]
 fn what_a_former_leader_wanted_called_off_is_taken_back_by_the_next() {
     let wanted = JobRecord { cancel: true, ..out("t1", "w1", JobState::Dispatched) };
     let unclaimed = inbox(vec![entry("t1/1", EntryState::Dispatched)]);
-    let mut desk = Desk::after(vec![wanted], vec![("w1", unclaimed)]);
-    desk.serve();
-    assert_eq!(desk.state("t1"), JobState::Cancelled);
+    let mut driver = Driver::after(vec![wanted], vec![("w1", unclaimed)]);
+    driver.serve();
+    assert_eq!(driver.state("t1"), JobState::Cancelled);
 }
 
 // ---- results that come too late ----
 
 /// A leader that gave up the first attempt of a job whose worker still speaks.
-fn given_up(attempts_max: u32) -> Desk {
-    let mut desk = Desk::ready(config());
-    desk.dispatch(2000, limited("t1", |limits| limits.attempts_max = attempts_max), "w1");
-    desk.says("w1", "t1/1", running());
-    desk.pass(4700);
-    assert!(desk.record("t1").given_up);
-    desk
+fn given_up(attempts_max: u32) -> Driver {
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, limited("t1", |limits| limits.attempts_max = attempts_max), "w1");
+    driver.says("w1", "t1/1", running());
+    driver.pass(4700);
+    assert!(driver.record("t1").given_up);
+    driver
 }
 
 #[test]
 fn a_late_result_is_recorded_and_told_once_and_not_applied() {
     for attempts_max in [1, 2] {
-        let mut desk = given_up(attempts_max);
-        let before = desk.record("t1").clone();
-        desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
-        let story = desk.pass(9000);
+        let mut driver = given_up(attempts_max);
+        let before = driver.record("t1").clone();
+        driver.says("w1", "t1/1", done(OutcomeKind::Succeeded));
+        let story = driver.pass(9000);
         let told: Vec<&String> =
             story.iter().filter(|line| line.contains("late succeeded of t1/1 from w1")).collect();
         assert_eq!(told.len(), 1, "{story:#?}");
         let late = vec![LateResult { attempt: 1, worker: name("w1"), kind: OutcomeKind::Succeeded }];
-        assert_eq!(desk.record("t1"), &JobRecord { late: late.clone(), ..before });
-        assert_eq!(desk.ledgers[&0].0.jobs[0].late, late);
-        assert_eq!(desk.core.counts().late, 1);
+        assert_eq!(driver.record("t1"), &JobRecord { late: late.clone(), ..before });
+        assert_eq!(driver.ledgers[&0].0.jobs[0].late, late);
+        assert_eq!(driver.core.counts().late, 1);
     }
 }
 
 #[test]
 fn a_late_word_without_a_result_is_not_recorded() {
     for kind in [OutcomeKind::Abandoned, OutcomeKind::Returned] {
-        let mut desk = given_up(1);
-        desk.says("w1", "t1/1", done(kind));
-        desk.pass(9000);
-        assert_eq!((desk.record("t1").late.len(), desk.core.counts().late), (0, 0), "{kind:?}");
+        let mut driver = given_up(1);
+        driver.says("w1", "t1/1", done(kind));
+        driver.pass(9000);
+        assert_eq!((driver.record("t1").late.len(), driver.core.counts().late), (0, 0), "{kind:?}");
     }
 }
 
@@ -216,115 +216,115 @@ fn a_late_word_without_a_result_is_not_recorded() {
 fn eight_late_results_are_remembered_and_all_are_counted() {
     let entries: Vec<Entry> = (1..=9).map(|n| entry(&format!("t1/{n}"), done(OutcomeKind::Failed))).collect();
     let record = JobRecord { attempt: 10, ..out("t1", "w2", JobState::Running) };
-    let mut desk = Desk::after(vec![record], vec![("w1", inbox(entries))]);
-    desk.serve();
-    assert_eq!((desk.record("t1").late.len(), desk.core.counts().late), (JOB_LATE_MAX, 9));
+    let mut driver = Driver::after(vec![record], vec![("w1", inbox(entries))]);
+    driver.serve();
+    assert_eq!((driver.record("t1").late.len(), driver.core.counts().late), (JOB_LATE_MAX, 9));
     assert_eq!(JOB_LATE_MAX, 8);
 }
 
 #[test]
 fn the_result_that_was_applied_is_not_late_when_it_is_seen_again() {
-    let mut desk = Desk::ready(config());
-    desk.dispatch(2000, job("t1"), "w1");
-    desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
-    desk.pass(2200);
-    desk.work("w1", |_| {});
-    desk.dispatch(2300, job("t2"), "w1");
-    assert_eq!(desk.core.counts().late, 0);
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, job("t1"), "w1");
+    driver.says("w1", "t1/1", done(OutcomeKind::Succeeded));
+    driver.pass(2200);
+    driver.work("w1", |_| {});
+    driver.dispatch(2300, job("t2"), "w1");
+    assert_eq!(driver.core.counts().late, 0);
 }
 
 #[test]
 fn a_late_result_that_was_removed_and_comes_again_is_told_again() {
-    let mut desk = given_up(2);
-    desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
-    desk.pass(6000);
-    desk.all(6000, assign("t1", "w1"));
-    let there: Vec<u32> = desk.inboxes[&name("w1")].0.entries.iter().map(|entry| entry.attempt).collect();
-    assert_eq!((there, desk.core.counts().late), (vec![2], 1), "with the next write");
-    desk.work("w1", |doc| doc.entries.push(entry("t1/1", done(OutcomeKind::Succeeded))));
-    desk.pass(8000);
-    assert_eq!(desk.core.counts().late, 2);
+    let mut driver = given_up(2);
+    driver.says("w1", "t1/1", done(OutcomeKind::Succeeded));
+    driver.pass(6000);
+    driver.all(6000, assign("t1", "w1"));
+    let there: Vec<u32> = driver.inboxes[&name("w1")].0.entries.iter().map(|entry| entry.attempt).collect();
+    assert_eq!((there, driver.core.counts().late), (vec![2], 1), "with the next write");
+    driver.work("w1", |doc| doc.entries.push(entry("t1/1", done(OutcomeKind::Succeeded))));
+    driver.pass(8000);
+    assert_eq!(driver.core.counts().late, 2);
 }
 
 #[test]
 fn the_same_attempt_from_another_worker_is_late() {
     let record = JobRecord { attempt: 1, ..out("t1", "w2", JobState::Succeeded) };
     let strange = inbox(vec![entry("t1/1", done(OutcomeKind::Failed))]);
-    let mut desk = Desk::after(vec![record], vec![("w1", strange)]);
-    desk.serve();
-    assert_eq!(desk.record("t1").late.len(), 1);
+    let mut driver = Driver::after(vec![record], vec![("w1", strange)]);
+    driver.serve();
+    assert_eq!(driver.record("t1").late.len(), 1);
 }
 
 // ---- who gets what ----
 
 #[test]
 fn a_job_for_one_worker_goes_to_that_one_as_soon_as_it_can() {
-    let mut desk = Desk::ready(config());
+    let mut driver = Driver::ready(config());
     let wanted = |id: &str| JobRecord { target: Some(name("w3")), ..job(id) };
-    desk.submit(2000, vec![wanted("t1")]);
-    desk.serve();
-    assert_eq!(&*desk.record("t1").reason, "worker w3 is not active");
-    assert_eq!(desk.core.unassigned(Time(2000)).count(), 0, "nobody else is asked");
-    let said = desk.workers(2030, &["w1", "w3"]);
+    driver.submit(2000, vec![wanted("t1")]);
+    driver.serve();
+    assert_eq!(&*driver.record("t1").reason, "worker w3 is not active");
+    assert_eq!(driver.core.unassigned(Time(2000)).count(), 0, "nobody else is asked");
+    let said = driver.workers(2030, &["w1", "w3"]);
     assert_eq!(said, [""; 0], "not more often than is of use");
-    assert_eq!(desk.at(), Some(2050));
-    assert_eq!(desk.wake(2050), ["write ledger 0 over 2: t1 dispatched w3/1", "write w3 new: "]);
+    assert_eq!(driver.at(), Some(2050));
+    assert_eq!(driver.wake(2050), ["write ledger 0 over 2: t1 dispatched w3/1", "write w3 new: "]);
 }
 
 #[test]
 fn nobody_gets_anything_before_the_workers_are_known() {
-    let mut desk = Desk::new(config());
-    desk.wake(1000);
-    desk.serve();
-    desk.submit(1000, vec![job("t1")]);
-    desk.serve();
-    desk.assign(1000, "t1", "w1");
-    assert_eq!(&*desk.record("t1").reason, "the workers are not known yet");
+    let mut driver = Driver::new(config());
+    driver.wake(1000);
+    driver.serve();
+    driver.submit(1000, vec![job("t1")]);
+    driver.serve();
+    driver.assign(1000, "t1", "w1");
+    assert_eq!(&*driver.record("t1").reason, "the workers are not known yet");
 }
 
 #[test]
 fn whoever_cannot_take_it_is_the_reason_why_it_waits() {
-    let mut desk = Desk::ready(DispatcherConfig { entries_max: 1, ..config() });
-    desk.dispatch(2000, job("t1"), "w1");
-    desk.submit(2000, vec![job("t2")]);
-    desk.serve();
-    desk.assign(2000, "t2", "w1");
-    assert_eq!(&*desk.record("t2").reason, "the inbox of worker w1 is full");
-    assert!(!desk.core.has_room(&name("w1"), 0) && desk.core.has_room(&name("w2"), 0));
-    desk.assign(2000, "t2", "w9");
-    assert_eq!(&*desk.record("t2").reason, "worker w9 is not active");
-    desk.workers(2000, &["w1", "-w2"]);
-    desk.assign(2000, "t2", "w2");
-    assert_eq!(&*desk.record("t2").reason, "worker w2 is not active");
-    assert_eq!(desk.assign(2000, "t1", "w1"), [""; 0], "it is out");
+    let mut driver = Driver::ready(DispatcherConfig { entries_max: 1, ..config() });
+    driver.dispatch(2000, job("t1"), "w1");
+    driver.submit(2000, vec![job("t2")]);
+    driver.serve();
+    driver.assign(2000, "t2", "w1");
+    assert_eq!(&*driver.record("t2").reason, "the inbox of worker w1 is full");
+    assert!(!driver.core.has_room(&name("w1"), 0) && driver.core.has_room(&name("w2"), 0));
+    driver.assign(2000, "t2", "w9");
+    assert_eq!(&*driver.record("t2").reason, "worker w9 is not active");
+    driver.workers(2000, &["w1", "-w2"]);
+    driver.assign(2000, "t2", "w2");
+    assert_eq!(&*driver.record("t2").reason, "worker w2 is not active");
+    assert_eq!(driver.assign(2000, "t1", "w1"), [""; 0], "it is out");
 }
 
 #[test]
 fn those_that_wait_get_a_chance_when_something_has_happened_and_not_too_often() {
-    let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![job("t1")]);
-    desk.serve();
-    desk.tell(2000, explain("t1", "nobody"));
-    let asked = desk.asked();
-    assert_eq!(desk.wake(2001), [""; 0]);
-    assert_eq!(desk.asked(), asked, "nothing has happened");
-    desk.workers(2030, &["w1", "w2"]);
-    assert_eq!((desk.at(), desk.wake(2049), desk.asked()), (Some(2050), Vec::new(), asked));
-    desk.wake(2050);
-    assert_eq!(desk.asked(), asked + 1, "half a fast interval after the last time");
-    desk.wake(2500);
-    assert_eq!(desk.asked(), asked + 1, "they had their chance");
-    assert_eq!(desk.at(), Some(3000), "nobody is woken for them: the reason is to be written");
+    let mut driver = Driver::ready(config());
+    driver.submit(2000, vec![job("t1")]);
+    driver.serve();
+    driver.tell(2000, explain("t1", "nobody"));
+    let asked = driver.asked();
+    assert_eq!(driver.wake(2001), [""; 0]);
+    assert_eq!(driver.asked(), asked, "nothing has happened");
+    driver.workers(2030, &["w1", "w2"]);
+    assert_eq!((driver.at(), driver.wake(2049), driver.asked()), (Some(2050), Vec::new(), asked));
+    driver.wake(2050);
+    assert_eq!(driver.asked(), asked + 1, "half a fast interval after the last time");
+    driver.wake(2500);
+    assert_eq!(driver.asked(), asked + 1, "they had their chance");
+    assert_eq!(driver.at(), Some(3000), "nobody is woken for them: the reason is to be written");
 }
 
 #[test]
 fn workers_with_more_or_less_to_do_are_told_once() {
-    let mut desk = Desk::ready(config());
-    let told = |desk: &Desk| desk.core.assign().loads.clone();
-    let before = told(&desk);
-    desk.dispatch(2000, job("t1"), "w1");
-    desk.submit(3000, vec![job("t2")]);
-    let news: Vec<_> = told(&desk)[before.len()..].to_vec();
+    let mut driver = Driver::ready(config());
+    let told = |driver: &Driver| driver.core.assign().loads.clone();
+    let before = told(&driver);
+    driver.dispatch(2000, job("t1"), "w1");
+    driver.submit(3000, vec![job("t2")]);
+    let news: Vec<_> = told(&driver)[before.len()..].to_vec();
     assert_eq!(news.last(), Some(&(name("w1"), Some(1))), "one is out at it");
     assert_eq!(news.iter().filter(|load| **load == (name("w1"), Some(1))).count(), 1, "{news:?}");
 }

@@ -1,61 +1,61 @@
-//! The dispatcher, told by hand. Here: answers that are not the ones it waits for, and two stories that went wrong once.
+//! The dispatcher, fed by hand. Here: answers that are not the ones it waits for, and two stories that went wrong once.
 
 mod attempts;
-mod desk;
+mod driver;
 mod inboxes;
 mod judging;
 mod leaving;
 mod ledger;
 mod looks;
 
-use desk::{Desk, acked, assign, cancel, config, entry, inbox, job, out};
+use driver::{Driver, acked, assign, cancel, config, entry, inbox, job, out};
 use tenure_core::machine::Input;
 use tenure_core::{DispatchAnswer, DispatcherConfig, JobState, RequestId};
 
 #[test]
 fn an_answer_that_is_nobodys_does_not_archive_jobs_again() {
-    let mut desk = Desk::ready(DispatcherConfig { keep_finished: 0, ..config() });
-    desk.submit(2000, vec![job("t1")]);
-    desk.answer("write ledger");
-    desk.tell(2000, cancel("t1"));
-    desk.answer("write ledger");
+    let mut driver = Driver::ready(DispatcherConfig { keep_finished: 0, ..config() });
+    driver.submit(2000, vec![job("t1")]);
+    driver.answer("write ledger");
+    driver.tell(2000, cancel("t1"));
+    driver.answer("write ledger");
     // What is over is looked for now and then.
-    assert_eq!(desk.wake(3000), ["archive 0: t1"], "it is over, and nobody has it");
-    let (id, _) = desk.take("archive");
+    assert_eq!(driver.wake(3000), ["archive 0: t1"], "it is over, and nobody has it");
+    let (id, _) = driver.take("archive");
     for (stranger, done) in [(id.0 + 50, false), (id.0 - 1, true)] {
         let answer = Input::Answer(RequestId(stranger), DispatchAnswer::Archived(0, done));
-        assert_eq!(desk.tell(3000, answer), [""; 0], "one batch of a shard is archived at a time");
+        assert_eq!(driver.tell(3000, answer), [""; 0], "one batch of a shard is archived at a time");
     }
-    desk.all(3000, Input::Answer(id, DispatchAnswer::Archived(0, true)));
-    assert_eq!(desk.core.jobs().count(), 0);
+    driver.all(3000, Input::Answer(id, DispatchAnswer::Archived(0, true)));
+    assert_eq!(driver.core.jobs().count(), 0);
 }
 
 #[test]
 fn a_job_that_nobody_claims_expires_however_often_it_was_dispatched() {
-    let mut desk = Desk::ready(config());
-    desk.submit(1000, vec![job("t1")]);
-    desk.serve();
-    while !desk.state("t1").is_final() {
-        let now = desk.now + 100;
+    let mut driver = Driver::ready(config());
+    driver.submit(1000, vec![job("t1")]);
+    driver.serve();
+    while !driver.state("t1").is_final() {
+        let now = driver.now + 100;
         assert!(now < 64_000, "its ttl is a minute");
         for worker in ["w1", "w2"] {
-            desk.all(now, assign("t1", worker));
+            driver.all(now, assign("t1", worker));
         }
     }
-    let record = desk.record("t1");
+    let record = driver.record("t1");
     assert_eq!(record.state, JobState::Expired);
     assert!(record.attempt > 10 && record.begun() == 0, "dispatched {} times", record.attempt);
-    assert!((61_000..64_000).contains(&desk.now), "{}", desk.now);
+    assert!((61_000..64_000).contains(&driver.now), "{}", driver.now);
 }
 
 #[test]
 fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
-    let mut desk = Desk::new(config());
+    let mut driver = Driver::new(config());
     let left = inbox(vec![entry("t1/1", acked())]);
-    desk.left(vec![out("t1", "w1", JobState::Dispatched)], vec![("w1", left)]);
+    driver.left(vec![out("t1", "w1", JobState::Dispatched)], vec![("w1", left)]);
     // Nothing more is ever heard of the workers: there are none.
-    desk.workers(1000, &[]);
-    desk.serve();
-    desk.pass(20_000);
-    assert_eq!(desk.state("t1"), JobState::Lost, "nobody is there to end what was claimed");
+    driver.workers(1000, &[]);
+    driver.serve();
+    driver.pass(20_000);
+    assert_eq!(driver.state("t1"), JobState::Lost, "nobody is there to end what was claimed");
 }

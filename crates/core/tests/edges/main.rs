@@ -1,6 +1,6 @@
 //! Where one decision turns into another: the very millisecond of a limit, and inputs that come out of turn.
 
-mod hand;
+mod driver;
 mod leading;
 mod standby;
 #[path = "../world/mod.rs"]

@@ -5,7 +5,7 @@
 mod ledger;
 mod store;
 
-use ledger::Book;
+use ledger::LedgerCheck;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,7 @@ impl Assign for Anybody {
 
 type Leading = Dispatcher<Anybody>;
 
-struct Hand {
+struct Agent {
     worker: usize,
     name: WorkerId,
     life: u64,
@@ -118,11 +118,11 @@ pub(crate) struct World {
     asked: Vec<Asked>,
     leaders: Vec<Lead>,
     /// The workers, and after them former lives that do not know yet that they are.
-    hands: Vec<Hand>,
+    agents: Vec<Agent>,
     quiet: bool,
     submitted: usize,
     created: BTreeSet<JobId>,
-    pub(crate) book: Book,
+    pub(crate) ledger_check: LedgerCheck,
 }
 
 pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
@@ -142,24 +142,24 @@ pub(crate) fn run(seed: u64) -> Story {
         air: Vec::new(),
         asked: Vec::new(),
         leaders: Vec::new(),
-        hands: Vec::new(),
+        agents: Vec::new(),
         quiet: false,
         submitted: 0,
         created: BTreeSet::new(),
-        book: Book::default(),
+        ledger_check: LedgerCheck::default(),
     };
     for worker in 0..WORKERS {
-        let hand = world.hand(worker, 1);
-        world.hands.push(hand);
+        let agent = world.agent(worker, 1);
+        world.agents.push(agent);
     }
     world.succeed();
     for _ in 0..CHAOS_STEPS {
         world.step();
-        if !world.book.violations.is_empty() {
+        if !world.ledger_check.violations.is_empty() {
             break;
         }
     }
-    if world.book.violations.is_empty() {
+    if world.ledger_check.violations.is_empty() {
         world.settle();
     }
     world.story()
@@ -168,18 +168,18 @@ pub(crate) fn run(seed: u64) -> Story {
 impl World {
     fn story(self) -> Story {
         let late = self.leaders.iter().map(|lead| lead.dispatcher.counts().late).sum();
-        let duplicates = self.hands.iter().map(|hand| hand.claimer.counts().duplicates).sum();
-        let fenced = self.hands.iter().map(|hand| hand.claimer.counts().fenced).sum();
+        let duplicates = self.agents.iter().map(|agent| agent.claimer.counts().duplicates).sum();
+        let fenced = self.agents.iter().map(|agent| agent.claimer.counts().fenced).sum();
         let mut states = BTreeMap::new();
-        for state in self.book.final_states() {
+        for state in self.ledger_check.final_states() {
             *states.entry(state).or_insert(0) += 1;
         }
         Story {
             leaders: self.leaders.len(),
-            runs: self.book.runs.len(),
-            archived: self.book.archived.len(),
-            removed: self.book.removed,
-            violations: self.book.violations,
+            runs: self.ledger_check.runs.len(),
+            archived: self.ledger_check.archived.len(),
+            removed: self.ledger_check.removed,
+            violations: self.ledger_check.violations,
             late,
             duplicates,
             fenced,
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    fn hand(&mut self, worker: usize, life: u64) -> Hand {
+    fn agent(&mut self, worker: usize, life: u64) -> Agent {
         let config = ClaimerConfig {
             incarnation: incarnation(worker, life),
             concurrency: 2,
@@ -196,7 +196,7 @@ impl World {
             slow_ms: 800,
             linger_ms: 50,
         };
-        Hand {
+        Agent {
             worker,
             name: name(&format!("w{worker}")),
             life,
@@ -263,33 +263,33 @@ impl World {
                     self.created.insert(name(&format!("t{token}")));
                 }
                 Effect::Output(DispatchOutput::Answered(..) | DispatchOutput::Claimed { .. }) => {}
-                Effect::Output(DispatchOutput::Update(update)) => self.book.update(&update),
+                Effect::Output(DispatchOutput::Update(update)) => self.ledger_check.update(&update),
                 Effect::Output(DispatchOutput::Ended(_)) => self.leaders[leader].ended = true,
             }
         }
     }
 
-    /// Where this life of a worker stands among the hands, if it is there.
+    /// Where this life of a worker stands among the agents, if it is there.
     fn at(&self, worker: usize, life: u64) -> Option<usize> {
-        self.hands.iter().position(|hand| hand.worker == worker && hand.life == life)
+        self.agents.iter().position(|agent| agent.worker == worker && agent.life == life)
     }
 
     fn work(&mut self, at: usize, input: In<Claimer>) {
-        let hand = &mut self.hands[at];
-        let (worker, life) = (hand.worker, hand.life);
+        let agent = &mut self.agents[at];
+        let (worker, life) = (agent.worker, agent.life);
         let mut out = Vec::new();
-        hand.claimer.handle(Now { at: Time(self.now + hand.skew), wall_ms: 0 }, input, &mut out);
+        agent.claimer.handle(Now { at: Time(self.now + agent.skew), wall_ms: 0 }, input, &mut out);
         let mut replace = false;
         for effect in out {
-            let hand = &mut self.hands[at];
+            let agent = &mut self.agents[at];
             match effect {
                 Effect::Request(id, request) => self.asked.push(Asked::Claimer(worker, life, id, request)),
                 Effect::Output(ClaimerOutput::Run { id, attempt, .. }) => {
-                    hand.running.insert((id.clone(), attempt));
-                    self.book.ran(&id, attempt);
+                    agent.running.insert((id.clone(), attempt));
+                    self.ledger_check.ran(&id, attempt);
                 }
                 Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped }) => {
-                    hand.running.remove(&(id.clone(), attempt));
+                    agent.running.remove(&(id.clone(), attempt));
                     if !dropped {
                         self.end(at, id, attempt, Outcome::bare(OutcomeKind::Cancelled));
                     }
@@ -308,20 +308,20 @@ impl World {
 
     /// The process is gone; what it sent is still on its way.
     fn crash(&mut self, worker: usize) {
-        let life = self.hands[worker].life + 1;
-        self.hands[worker] = self.hand(worker, life);
+        let life = self.agents[worker].life + 1;
+        self.agents[worker] = self.agent(worker, life);
     }
 
     /// The process stood still for so long that another has taken its id; now it goes on, and has not heard of it.
     fn supersede(&mut self, worker: usize) {
-        let next = self.hand(worker, self.hands[worker].life + 1);
-        let former = std::mem::replace(&mut self.hands[worker], next);
-        self.hands.truncate(WORKERS + FORMER_MAX - 1);
-        self.hands.push(former);
+        let next = self.agent(worker, self.agents[worker].life + 1);
+        let former = std::mem::replace(&mut self.agents[worker], next);
+        self.agents.truncate(WORKERS + FORMER_MAX - 1);
+        self.agents.push(former);
     }
 
     fn finish_one(&mut self, at: usize) {
-        let Some((id, attempt)) = self.hands[at].running.pop_first() else { return };
+        let Some((id, attempt)) = self.agents[at].running.pop_first() else { return };
         let draw = if self.quiet { 0 } else { self.rng.random_range(0..10) };
         let kind = match draw {
             0..6 => OutcomeKind::Succeeded,
@@ -389,7 +389,7 @@ impl World {
                 self.wake_one();
             }
             76..84 => {
-                let at = self.rng.random_range(0..self.hands.len());
+                let at = self.rng.random_range(0..self.agents.len());
                 self.finish_one(at);
             }
             84..89 => self.submit(),
@@ -425,12 +425,12 @@ impl World {
     }
 
     fn wake_one(&mut self) {
-        let hands = self.hands.len();
-        let at = self.rng.random_range(0..self.leaders.len() + hands);
-        if at < hands {
+        let agents = self.agents.len();
+        let at = self.rng.random_range(0..self.leaders.len() + agents);
+        if at < agents {
             self.work(at, Input::Wake);
         } else {
-            self.lead(at - hands, Input::Wake);
+            self.lead(at - agents, Input::Wake);
         }
     }
 
@@ -438,7 +438,7 @@ impl World {
     fn settle(&mut self) {
         self.quiet = true;
         // Their next heartbeat has told them.
-        self.hands.truncate(WORKERS);
+        self.agents.truncate(WORKERS);
         self.succeed();
         let newest = self.leaders.len() - 1;
         for _ in 0..QUIET_ROUNDS {
@@ -446,12 +446,12 @@ impl World {
             while let Some(asked) = self.asked.pop() {
                 self.serve(asked);
                 served += 1;
-                if !self.book.violations.is_empty() {
+                if !self.ledger_check.violations.is_empty() {
                     return;
                 }
                 if served > 500 {
                     let storm = "one moment brought 500 requests: they feed each other".to_owned();
-                    return self.book.violations.push(storm);
+                    return self.ledger_check.violations.push(storm);
                 }
             }
             while let Some(write) = self.air.pop() {
@@ -463,10 +463,10 @@ impl World {
             }
             self.lead(newest, Input::Wake);
             self.now += 100;
-            if !self.book.violations.is_empty() {
+            if !self.ledger_check.violations.is_empty() {
                 return;
             }
         }
-        self.book.must_be_over(&self.created, &self.objects);
+        self.ledger_check.must_be_over(&self.created, &self.objects);
     }
 }

@@ -7,7 +7,7 @@ use tenure_core::{EntryState, InboxDoc, JobRecord, JobState, JobUpdate, LedgerDo
 use tenure_core::{JobId, WorkerId};
 
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct LedgerCheck {
     pub(crate) violations: Vec<String>,
     pub(crate) runs: BTreeMap<(JobId, u32), usize>,
     pub(crate) archived: BTreeSet<JobId>,
@@ -21,7 +21,7 @@ pub(crate) struct Book {
     finals: BTreeMap<JobId, JobState>,
 }
 
-impl Book {
+impl LedgerCheck {
     fn wrong(&mut self, what: String) {
         self.violations.push(what);
     }

@@ -14,7 +14,7 @@ pub(crate) const ME: Incarnation = Incarnation(7);
 pub(crate) const FORMER: Incarnation = Incarnation(6);
 pub(crate) const SUCCESSOR: Incarnation = Incarnation(8);
 
-pub(crate) struct Hand {
+pub(crate) struct Driver {
     pub(crate) core: Claimer,
     pub(crate) now: u64,
     /// What is under way: its number, and what a write would leave.
@@ -88,14 +88,14 @@ pub(crate) fn unreadable() -> Read<InboxDoc> {
     Read::Unreadable { version: Version::new("x"), newer: false }
 }
 
-impl Hand {
-    pub(crate) fn new(config: ClaimerConfig) -> Hand {
+impl Driver {
+    pub(crate) fn new(config: ClaimerConfig) -> Driver {
         let nonce = Nonce { incarnation: Incarnation(1), sequence: 1 };
         let stamp = Stamp { epoch: Epoch(3), owner: Incarnation(1), nonce };
         let inbox = InboxDoc::default();
         let core = Claimer::new(config);
         let (requests, nonces) = (BTreeSet::new(), BTreeSet::new());
-        Hand { core, now: 0, open: None, stamp, inbox, version: 1, requests, nonces }
+        Driver { core, now: 0, open: None, stamp, inbox, version: 1, requests, nonces }
     }
 
     pub(crate) fn tell(&mut self, now: u64, input: In<Claimer>) -> Vec<String> {
@@ -221,11 +221,11 @@ impl Hand {
     }
 
     /// One that has claimed these and, as far as there is room, runs them.
-    pub(crate) fn busy(now: u64, names: &[&str]) -> Hand {
-        let mut hand = Hand::new(config());
-        assert_eq!(hand.wake(now), ["read"]);
-        hand.found(now, new(names));
-        hand.won(now);
-        hand
+    pub(crate) fn busy(now: u64, names: &[&str]) -> Driver {
+        let mut driver = Driver::new(config());
+        assert_eq!(driver.wake(now), ["read"]);
+        driver.found(now, new(names));
+        driver.won(now);
+        driver
     }
 }

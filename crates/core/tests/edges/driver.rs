@@ -1,11 +1,11 @@
-//! One node, told by hand what it would be told by a driver.
+//! One node, fed by hand what a driver would feed it.
 
 use crate::world::{Kind, kind_of, round_numbers};
 use tenure_core::*;
 
 pub(crate) const ME: u64 = 1;
 
-pub(crate) struct Hand {
+pub(crate) struct Driver {
     pub(crate) core: Coordinator,
     pub(crate) now: u64,
     /// What came of the last input.
@@ -51,10 +51,10 @@ pub(crate) fn config() -> Config {
     Config { startup_jitter_max_ms: 0, settle_ms: 0, ..round_numbers() }
 }
 
-impl Hand {
-    pub(crate) fn new(config: Config) -> Hand {
+impl Driver {
+    pub(crate) fn new(config: Config) -> Driver {
         let core = Coordinator::new(config, holder("pod-b", ME));
-        Hand { core, now: 0, out: Vec::new(), open: Vec::new(), wake: None, versions: 0 }
+        Driver { core, now: 0, out: Vec::new(), open: Vec::new(), wake: None, versions: 0 }
     }
 
     pub(crate) fn tell(&mut self, now: u64, input: Input) {
@@ -74,10 +74,10 @@ impl Hand {
         }
     }
 
-    pub(crate) fn start(config: Config) -> Hand {
-        let mut hand = Hand::new(config);
-        hand.tell(0, Input::Start { random: 0 });
-        hand
+    pub(crate) fn start(config: Config) -> Driver {
+        let mut driver = Driver::new(config);
+        driver.tell(0, Input::Start { random: 0 });
+        driver
     }
 
     /// Wakes it when it asked to be woken.
@@ -104,51 +104,51 @@ impl Hand {
     }
 
     /// Started, and known to the store.
-    pub(crate) fn enrolled(config: Config) -> Hand {
-        let mut hand = Hand::start(config);
-        hand.answer(0, Kind::Probe, Answer::Probe(ProbeAnswer::Safe));
-        let won = hand.won();
-        hand.answer(0, Kind::Presence, Answer::PresenceWritten(won));
-        hand
+    pub(crate) fn enrolled(config: Config) -> Driver {
+        let mut driver = Driver::start(config);
+        driver.answer(0, Kind::Probe, Answer::Probe(ProbeAnswer::Safe));
+        let won = driver.won();
+        driver.answer(0, Kind::Presence, Answer::PresenceWritten(won));
+        driver
     }
 
     /// Its claim left at 0, and has not been answered.
-    pub(crate) fn candidate(config: Config) -> Hand {
-        let mut hand = Hand::enrolled(config);
-        hand.answer(0, Kind::Read, Answer::Seat(SeatAnswer::Absent));
-        hand.answer(0, Kind::List, nodes(&[("pod-b", 0)]));
-        hand.answer(0, Kind::Read, Answer::Seat(SeatAnswer::Absent));
-        assert_eq!(hand.asked(), [Kind::Claim]);
-        hand
+    pub(crate) fn candidate(config: Config) -> Driver {
+        let mut driver = Driver::enrolled(config);
+        driver.answer(0, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+        driver.answer(0, Kind::List, nodes(&[("pod-b", 0)]));
+        driver.answer(0, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+        assert_eq!(driver.asked(), [Kind::Claim]);
+        driver
     }
 
     /// Leads in epoch 1 by a claim sent at 0: renews at 1000, winds down at 2000, must be silent at 2500.
-    pub(crate) fn leader(config: Config) -> Hand {
-        let mut hand = Hand::candidate(config);
-        let won = hand.won();
-        hand.answer(0, Kind::Claim, written(won));
-        assert!(hand.core.lease().is_some());
-        hand
+    pub(crate) fn leader(config: Config) -> Driver {
+        let mut driver = Driver::candidate(config);
+        let won = driver.won();
+        driver.answer(0, Kind::Claim, written(won));
+        assert!(driver.core.lease().is_some());
+        driver
     }
 
     /// A standby that has seen another hold the seat since 0.
-    pub(crate) fn watcher(config: Config) -> Hand {
-        let mut hand = Hand::enrolled(config);
-        let held = hand.found(seat(holder("pod-a", 9), 4, SeatState::Held), 1000);
-        hand.answer(0, Kind::Read, held);
-        hand.answer(0, Kind::List, nodes(&[("pod-b", 1000)]));
-        hand
+    pub(crate) fn watcher(config: Config) -> Driver {
+        let mut driver = Driver::enrolled(config);
+        let held = driver.found(seat(holder("pod-a", 9), 4, SeatState::Held), 1000);
+        driver.answer(0, Kind::Read, held);
+        driver.answer(0, Kind::List, nodes(&[("pod-b", 1000)]));
+        driver
     }
 
     /// The same leader, wound down at 2000 because no renewal got through; its work has stopped.
-    pub(crate) fn wound_down() -> Hand {
-        let mut hand = Hand::leader(config());
-        hand.wake();
-        hand.answer(1750, Kind::Renew, written(WriteAnswer::Unknown));
-        hand.tell(2000, Input::Wake(hand.wake.expect("at 80 %").0));
-        assert!(hand.out.contains(&Effect::StopProcesses { epoch: Epoch(1), by: Time(2500) }));
-        hand.tell(2010, Input::ProcessesStopped { epoch: Epoch(1) });
-        hand
+    pub(crate) fn wound_down() -> Driver {
+        let mut driver = Driver::leader(config());
+        driver.wake();
+        driver.answer(1750, Kind::Renew, written(WriteAnswer::Unknown));
+        driver.tell(2000, Input::Wake(driver.wake.expect("at 80 %").0));
+        assert!(driver.out.contains(&Effect::StopProcesses { epoch: Epoch(1), by: Time(2500) }));
+        driver.tell(2010, Input::ProcessesStopped { epoch: Epoch(1) });
+        driver
     }
 
     /// What the last input made it ask of the store.
@@ -182,23 +182,23 @@ impl Hand {
 }
 
 /// Answers whatever it asks, the seat being gone from `now` on, until it claims; says when.
-pub(crate) fn claims_with_the_seat_gone(mut hand: Hand, now: u64) -> u64 {
-    hand.now = now;
+pub(crate) fn claims_with_the_seat_gone(mut driver: Driver, now: u64) -> u64 {
+    driver.now = now;
     for _ in 0..100 {
-        let Some(kind) = hand.open.first().map(|(_, request)| kind_of(request)) else {
-            hand.wake();
+        let Some(kind) = driver.open.first().map(|(_, request)| kind_of(request)) else {
+            driver.wake();
             continue;
         };
         let answer = match kind {
-            Kind::Claim => return hand.now,
+            Kind::Claim => return driver.now,
             Kind::Read => Answer::Seat(SeatAnswer::Absent),
             Kind::List => nodes(&[("pod-b", 1000)]),
-            Kind::Presence => Answer::PresenceWritten(hand.won()),
+            Kind::Presence => Answer::PresenceWritten(driver.won()),
             Kind::Probe | Kind::Renew | Kind::Vacate | Kind::Leave | Kind::Any => {
-                panic!("{kind:?} at {}", hand.now)
+                panic!("{kind:?} at {}", driver.now)
             }
         };
-        hand.answer(hand.now, kind, answer);
+        driver.answer(driver.now, kind, answer);
     }
-    panic!("no claim by {}: {:?}", hand.now, hand.core)
+    panic!("no claim by {}: {:?}", driver.now, driver.core)
 }

@@ -1,4 +1,4 @@
-//! A leader's desk: one dispatcher, told by hand, and a store that does what it is told. What comes of an input is told in
+//! One dispatcher, fed by hand, and a store that does what it is told. What comes of an input is told in
 //! words, one for each effect, so that a test reads like the story it is about.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,7 +254,7 @@ fn request_words(request: &DispatchRequest) -> String {
 }
 
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct Driver {
     pub(crate) core: Core,
     config: DispatcherConfig,
     pub(crate) now: u64,
@@ -268,9 +268,9 @@ pub(crate) struct Desk {
     claim_times: Vec<u64>,
 }
 
-impl Desk {
-    pub(crate) fn new(config: DispatcherConfig) -> Desk {
-        Desk {
+impl Driver {
+    pub(crate) fn new(config: DispatcherConfig) -> Driver {
+        Driver {
             core: Dispatcher::new(config.clone(), Told::default()),
             config,
             now: 1000,
@@ -286,20 +286,20 @@ impl Desk {
     }
 
     /// One that owns an empty ledger and knows two workers, w1 and w2, both active.
-    pub(crate) fn ready(config: DispatcherConfig) -> Desk {
-        let mut desk = Desk::new(config);
-        desk.workers(1000, &["w1", "w2"]);
-        desk.serve();
-        assert!(desk.core.is_ready());
-        desk
+    pub(crate) fn ready(config: DispatcherConfig) -> Driver {
+        let mut driver = Driver::new(config);
+        driver.workers(1000, &["w1", "w2"]);
+        driver.serve();
+        assert!(driver.core.is_ready());
+        driver
     }
 
     /// One that succeeds somebody who left this behind.
-    pub(crate) fn after(jobs: Vec<JobRecord>, inboxes: Vec<(&str, Stored<InboxDoc>)>) -> Desk {
-        let mut desk = Desk::new(config());
-        desk.left(jobs, inboxes);
-        desk.workers(1000, &["w1", "w2"]);
-        desk
+    pub(crate) fn after(jobs: Vec<JobRecord>, inboxes: Vec<(&str, Stored<InboxDoc>)>) -> Driver {
+        let mut driver = Driver::new(config());
+        driver.left(jobs, inboxes);
+        driver.workers(1000, &["w1", "w2"]);
+        driver
     }
 
     pub(crate) fn left(&mut self, jobs: Vec<JobRecord>, inboxes: Vec<(&str, Stored<InboxDoc>)>) {
@@ -455,7 +455,7 @@ impl Desk {
     pub(crate) fn lines(&self) -> Vec<InboxListed> {
         let line = |(worker, (_, number)): (&WorkerId, &(Stored<InboxDoc>, u64))| InboxListed {
             worker: worker.clone(),
-            version: Some(Desk::version(*number)),
+            version: Some(Driver::version(*number)),
             stamp: (*number, 0),
         };
         self.inboxes.iter().map(line).collect()
@@ -569,7 +569,7 @@ fn serve<K: Ord, T: Clone>(
     request: DocumentRequest<T>,
 ) -> DocumentAnswer<T> {
     let number = there.get(&key).map(|(_, number)| *number);
-    let version = number.map(Desk::version);
+    let version = number.map(Driver::version);
     match request {
         DocumentRequest::Read { unless } => DocumentAnswer::Read(match there.get(&key) {
             None => Read::Absent,
@@ -586,7 +586,7 @@ fn serve<K: Ord, T: Clone>(
             }
             *versions += 1;
             there.insert(key, (Stored { stamp, body }, *versions));
-            DocumentAnswer::Written(WriteAnswer::Won(Desk::version(*versions)))
+            DocumentAnswer::Written(WriteAnswer::Won(Driver::version(*versions)))
         }
         DocumentRequest::Remove => {
             there.remove(&key);

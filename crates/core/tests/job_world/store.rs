@@ -51,7 +51,7 @@ impl World {
         }
         let before = self.objects.get(&write.key).cloned();
         self.mind_successors(before.as_ref().map(|(_, doc, _)| doc), &write);
-        self.book.landed(&write.key, before.as_ref(), write.stamp, &write.doc, write.by);
+        self.ledger_check.landed(&write.key, before.as_ref(), write.stamp, &write.doc, write.by);
         self.versions += 1;
         self.objects.insert(write.key, (write.stamp, write.doc, self.versions));
         Some(Version::new(&self.versions.to_string()))
@@ -61,7 +61,7 @@ impl World {
     fn mind_successors(&mut self, before: Option<&Doc>, write: &Write) {
         let Who::Worker(worker, life) = write.by else { return };
         let (Some(Doc::Inbox(before)), Doc::Inbox(after)) = (before, &write.doc) else { return };
-        let present = self.hands[worker].life;
+        let present = self.agents[worker].life;
         if life == present {
             return;
         }
@@ -71,7 +71,7 @@ impl World {
             let over = matches!(now, Some(EntryState::Finished { .. }) | None);
             if by == incarnation(worker, present) && over {
                 let what = format!("life {life} of w{worker} wrote off {} of life {present}", entry.id);
-                self.book.violations.push(what);
+                self.ledger_check.violations.push(what);
             }
         }
     }
@@ -131,7 +131,7 @@ impl World {
                 self.work(at, Input::Answer(id, ClaimerAnswer::Inbox(answer, refused)));
             }
             Asked::Claimer(worker, life, id, ClaimerRequest::Confirm) => {
-                let mine = !self.silent() && self.hands[worker].life == life;
+                let mine = !self.silent() && self.agents[worker].life == life;
                 if let Some(at) = self.at(worker, life) {
                     self.work(at, Input::Answer(id, ClaimerAnswer::Confirmed(mine)));
                 }
@@ -147,14 +147,14 @@ impl World {
         refused: &BTreeSet<Refused>,
     ) -> BTreeSet<Refused> {
         let heard = !self.quiet && self.rng.random_bool(0.6);
-        let hand = &mut self.hands[at];
+        let agent = &mut self.agents[at];
         if heard {
-            hand.known = Epoch(self.leaders.len() as u64);
+            agent.known = Epoch(self.leaders.len() as u64);
         }
         let DocumentAnswer::Read(Read::Found { body, .. }) = answer else { return BTreeSet::new() };
         let unclaimed = body.entries.iter().filter(|entry| entry.state == EntryState::Dispatched);
         let stamps = unclaimed.map(|entry| (entry.id.clone(), entry.attempt, entry.epoch));
-        stamps.filter(|stamp| stamp.2 < hand.known || refused.contains(stamp)).collect()
+        stamps.filter(|stamp| stamp.2 < agent.known || refused.contains(stamp)).collect()
     }
 
     fn answer(&mut self, leader: usize, request: DispatchRequest) -> DispatchAnswer {
@@ -190,7 +190,7 @@ impl World {
                 DispatchAnswer::Listed(Some(lines.collect()))
             }
             DispatchRequest::Archive(part, records) => {
-                self.book.archived(&records);
+                self.ledger_check.archived(&records);
                 DispatchAnswer::Archived(part, true)
             }
         }
@@ -201,7 +201,7 @@ impl World {
     fn remove(&mut self, worker: &WorkerId) {
         let key = Key::Inbox(worker.clone());
         if let Some((_, Doc::Inbox(doc), _)) = self.objects.remove(&key) {
-            self.book.removed(worker, &doc);
+            self.ledger_check.removed(worker, &doc);
         }
         self.air.retain(|write| write.key != key);
         let under_way = |asked: &mut Asked| match asked {
