@@ -2,7 +2,7 @@
 
 use super::dispatcher::{DispatchRequest, DispatcherConfig, Sink, View};
 use super::ledger::Ledger;
-use super::model::{JobLimits, JobRecord, JobState, LedgerDoc};
+use super::model::{JobLimits, JobRecord, LedgerDoc};
 use super::table::{Table, Transition};
 use super::workers::Workers;
 use crate::document::{DocumentAnswer, DocumentRequest, Read, Removal, Writer};
@@ -35,31 +35,9 @@ pub(super) fn config() -> DispatcherConfig {
 }
 
 pub(super) fn record(id: &str) -> JobRecord {
-    JobRecord {
-        id: name(id),
-        series: name(id),
-        watermark: 0,
-        kind: name("k"),
-        payload: Arc::from(*b"x"),
-        limits: JobLimits {
-            timeout_ms: 2000,
-            ttl_ms: 60_000,
-            deadline_ms: 0,
-            attempts_max: 2,
-            backoff_ms: 100,
-        },
-        target: None,
-        state: JobState::Queued,
-        attempt: 0,
-        unbegun: 0,
-        worker: None,
-        epoch: Epoch(0),
-        cancel: false,
-        given_up: false,
-        reason: Arc::from(""),
-        result: Arc::from([]),
-        late: Vec::new(),
-    }
+    let limits =
+        JobLimits { timeout_ms: 2000, ttl_ms: 60_000, deadline_ms: 0, attempts_max: 2, backoff_ms: 100 };
+    JobRecord { payload: Arc::from(*b"x"), ..JobRecord::new(name(id), name(id), name("k"), limits) }
 }
 
 /// A ledger whose shards were empty, and are this leader's own now.

@@ -213,6 +213,29 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
+    /// A job that waits to be dispatched for the first time: no payload, no watermark, for any worker.
+    pub fn new(id: JobId, series: SeriesId, kind: KindName, limits: JobLimits) -> JobRecord {
+        JobRecord {
+            id,
+            series,
+            watermark: 0,
+            kind,
+            payload: Arc::from([]),
+            limits,
+            target: None,
+            state: JobState::Queued,
+            attempt: 0,
+            unbegun: 0,
+            worker: None,
+            epoch: Epoch(0),
+            cancel: false,
+            given_up: false,
+            reason: Arc::from(""),
+            result: Arc::from([]),
+            late: Vec::new(),
+        }
+    }
+
     /// How many attempts count against the limit.
     pub fn begun(&self) -> u32 {
         self.attempt.saturating_sub(self.unbegun)

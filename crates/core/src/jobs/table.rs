@@ -254,18 +254,9 @@ impl Table {
     }
 
     pub(super) fn create(&mut self, ledger: &mut Ledger, now: Time, token: u64, record: JobRecord) {
-        let record = JobRecord {
-            state: JobState::Queued,
-            attempt: 0,
-            unbegun: 0,
-            worker: None,
-            epoch: self.epoch,
-            cancel: false,
-            given_up: false,
-            result: Arc::from([]),
-            late: Vec::new(),
-            ..record
-        };
+        let JobRecord { id, series, watermark, kind, payload, limits, target, .. } = record;
+        let new = JobRecord::new(id, series, kind, limits);
+        let record = JobRecord { watermark, payload, target, epoch: self.epoch, ..new };
         let id = record.id.clone();
         self.insert(ledger, now, record, None);
         if let Some(job) = self.jobs.get_mut(&id) {

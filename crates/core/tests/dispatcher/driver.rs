@@ -147,31 +147,9 @@ pub(crate) fn config() -> DispatcherConfig {
 }
 
 pub(crate) fn job(id: &str) -> JobRecord {
-    JobRecord {
-        id: name(id),
-        series: name("s"),
-        watermark: 0,
-        kind: name("k"),
-        payload: Arc::from(*b"x"),
-        limits: JobLimits {
-            timeout_ms: 2000,
-            ttl_ms: 60_000,
-            deadline_ms: 0,
-            attempts_max: 1,
-            backoff_ms: 100,
-        },
-        target: None,
-        state: JobState::Queued,
-        attempt: 0,
-        unbegun: 0,
-        worker: None,
-        epoch: Epoch(0),
-        cancel: false,
-        given_up: false,
-        reason: Arc::from(""),
-        result: Arc::from([]),
-        late: Vec::new(),
-    }
+    let limits =
+        JobLimits { timeout_ms: 2000, ttl_ms: 60_000, deadline_ms: 0, attempts_max: 1, backoff_ms: 100 };
+    JobRecord { payload: Arc::from(*b"x"), ..JobRecord::new(name(id), name("s"), name("k"), limits) }
 }
 
 /// A job as a former leader left it, out at a worker.

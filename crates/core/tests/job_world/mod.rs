@@ -343,25 +343,10 @@ impl World {
         let ttl_ms = if self.rng.random_bool(0.2) { 3000 } else { 10_000_000 };
         let deadline_ms = if self.rng.random_bool(0.1) { 8000 } else { 0 };
         let target = self.rng.random_bool(0.5).then(|| name(&format!("w{}", number % WORKERS)));
-        let record = JobRecord {
-            id: name(&format!("t{number}")),
-            series: name(&format!("s{number}")),
-            watermark: 1,
-            kind: name("k"),
-            payload: Arc::from(*b"x"),
-            limits: JobLimits { timeout_ms: 1500, ttl_ms, deadline_ms, attempts_max: 3, backoff_ms: 200 },
-            target,
-            state: JobState::Queued,
-            attempt: 0,
-            unbegun: 0,
-            worker: None,
-            epoch: Epoch(0),
-            cancel: false,
-            given_up: false,
-            reason: Arc::from(""),
-            result: Arc::from([]),
-            late: Vec::new(),
-        };
+        let limits = JobLimits { timeout_ms: 1500, ttl_ms, deadline_ms, attempts_max: 3, backoff_ms: 200 };
+        let (id, series) = (name(&format!("t{number}")), name(&format!("s{number}")));
+        let new = JobRecord::new(id, series, name("k"), limits);
+        let record = JobRecord { watermark: 1, payload: Arc::from(*b"x"), target, ..new };
         let leader = self.rng.random_range(0..self.leaders.len());
         self.lead(leader, Input::Command(DispatchCommand::Submit(vec![(number as u64, record)])));
     }

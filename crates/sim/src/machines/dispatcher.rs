@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tenure_core::machine::{Input, Request};
 use tenure_core::{
     DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch,
-    InboxListed, Incarnation, JobId, JobLimits, JobRecord, JobState, KindName, LeastLoaded, ObservedJob,
+    InboxListed, Incarnation, JobId, JobLimits, JobRecord, KindName, LeastLoaded, ObservedJob,
     ProcessOutcome, RequestId, SchedulerCommand, SeriesId, SnapshotId, SubmitAnswer, WorkerId, WriteAnswer,
 };
 
@@ -221,23 +221,6 @@ impl World {
 
 /// A job as submitted.
 pub(crate) fn job(id: &str, series: &SeriesId, watermark: u64, limits: JobLimits) -> JobRecord {
-    JobRecord {
-        id: JobId::new(id).expect("a valid id"),
-        series: series.clone(),
-        watermark,
-        kind: KindName::new("job").expect("a valid id"),
-        payload: Arc::from(*b"x"),
-        limits,
-        target: None,
-        state: JobState::Queued,
-        attempt: 0,
-        unbegun: 0,
-        worker: None,
-        epoch: Epoch(0),
-        cancel: false,
-        given_up: false,
-        reason: Arc::from(""),
-        result: Arc::from([]),
-        late: Vec::new(),
-    }
+    let (id, kind) = (JobId::new(id).expect("a valid id"), KindName::new("job").expect("a valid id"));
+    JobRecord { watermark, payload: Arc::from(*b"x"), ..JobRecord::new(id, series.clone(), kind, limits) }
 }

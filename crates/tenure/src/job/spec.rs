@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::IdError;
-use tenure_core::{Epoch, JOB_PAYLOAD_MAX_BYTES, JobLimits, JobRecord, JobState};
+use tenure_core::{JOB_PAYLOAD_MAX_BYTES, JobLimits, JobRecord};
 
 /// Longest time that a job may specify.
 const TIME_MAX_MS: u64 = 24 * 3600 * 1000;
@@ -127,31 +127,20 @@ impl JobSpec {
         if !(1..=ATTEMPTS_MAX).contains(&self.attempts) {
             return Err(invalid("attempts", self.attempts, "must be 1 to 100"));
         }
-        Ok(JobRecord {
-            id: id("id", &self.id)?,
-            series: id("series", self.series.as_ref().unwrap_or(&self.kind))?,
-            watermark: self.watermark,
-            kind: id("kind", &self.kind)?,
-            payload: Arc::from(self.payload.as_slice()),
-            limits: JobLimits {
-                timeout_ms: ms("timeout", self.timeout, 1)?,
-                ttl_ms: ms("ttl", self.ttl, 1)?,
-                deadline_ms: self.deadline.map_or(Ok(0), |deadline| ms("deadline", deadline, 1))?,
-                attempts_max: self.attempts,
-                backoff_ms: ms("backoff", self.backoff, 0)?,
-            },
-            target: self.worker.as_ref().map(|worker| id("worker", worker)).transpose()?,
-            state: JobState::Queued,
-            attempt: 0,
-            unbegun: 0,
-            worker: None,
-            epoch: Epoch(0),
-            cancel: false,
-            given_up: false,
-            reason: Arc::from(""),
-            result: Arc::from([]),
-            late: Vec::new(),
-        })
+        let job = id("id", &self.id)?;
+        let series = id("series", self.series.as_ref().unwrap_or(&self.kind))?;
+        let kind = id("kind", &self.kind)?;
+        let limits = JobLimits {
+            timeout_ms: ms("timeout", self.timeout, 1)?,
+            ttl_ms: ms("ttl", self.ttl, 1)?,
+            deadline_ms: self.deadline.map_or(Ok(0), |deadline| ms("deadline", deadline, 1))?,
+            attempts_max: self.attempts,
+            backoff_ms: ms("backoff", self.backoff, 0)?,
+        };
+        let target = self.worker.as_ref().map(|worker| id("worker", worker)).transpose()?;
+        let payload = Arc::from(self.payload.as_slice());
+        let new = JobRecord::new(job, series, kind, limits);
+        Ok(JobRecord { watermark: self.watermark, payload, target, ..new })
     }
 }
 
