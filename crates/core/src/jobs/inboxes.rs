@@ -117,7 +117,7 @@ impl Inboxes {
         entries_max: usize,
     ) -> bool {
         let inbox = self.get(worker);
-        if inbox.is_some_and(Inbox::refuses_jobs) {
+        if inbox.is_some_and(|inbox| inbox.refuses_jobs() || inbox.is_unreadable()) {
             return false;
         }
         let entries = self.entries(worker);
