@@ -25,7 +25,7 @@ pub use registration::{
 
 use crate::id::{NodeId, PluginName, WorkerId};
 
-/// What a worker says about itself, as far as decisions depend on it.
+/// What a worker says about itself and every node is told. Only the timeout decides anything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerDetails {
     pub plugin_type: PluginName,

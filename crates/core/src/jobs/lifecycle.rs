@@ -1,6 +1,7 @@
 //! What becomes of a job: pure judgement, from the job, what is known of its worker and inbox, and the time.
 //!
-//! Whoever wants to know why a job waits finds every reason here, besides those of [`Assign`](super::Assign).
+//! Whoever wants to know why a job waits finds the reasons here, and those of [`Assign`](super::Assign) beside them. Two more
+//! stand where the dispatcher reads inboxes: a worker that was started again, and an entry that vanished.
 
 use super::dispatcher::DispatcherConfig;
 use super::inboxes::Inbox;

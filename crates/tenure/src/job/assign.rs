@@ -14,7 +14,7 @@ pub struct Candidate {
     pub in_flight: usize,
 }
 
-/// Chooses workers. Called on the leader, in its dispatcher's job: it must not block.
+/// Chooses workers. Called on the leader, in its dispatcher's task: it must not block.
 pub trait Assign: Send + Sync + 'static {
     /// The worker for this job, chosen from the active ones with room in their inbox, which come in id order; or why there
     /// is none, which the job then shows as its reason. Called again when something has happened, but not after every

@@ -279,7 +279,9 @@ impl<'de> Deserialize<'de> for Row {
                     Some(epoch) => {
                         let sequence = row.next_element()?.ok_or_else(short)?;
                         let active = row.next_element()?.ok_or_else(short)?;
-                        // A later minor version may append more.
+                        // A later minor version may append more. A row without a silence cannot grow: its fifth element would
+                        // be taken for an epoch. New facts need a field of their own beside the rows, by worker id, because an
+                        // older leader carries such a field along beside other rows.
                         while row.next_element::<Value>()?.is_some() {}
                         Some((epoch, sequence, active))
                     }

@@ -53,7 +53,8 @@ impl WorkerSpec {
         self
     }
 
-    /// Anything else to publish about it: a JSON object of at most 8 KiB.
+    /// Anything else about it, for whoever reads its object: a JSON object of at most 8 KiB. Snapshots do not carry it, so other
+    /// nodes are not told.
     pub fn payload(mut self, payload: Value) -> WorkerSpec {
         self.payload = payload;
         self
