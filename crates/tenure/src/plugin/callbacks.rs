@@ -226,7 +226,7 @@ impl Notices {
         self.sync().await;
     }
 
-    /// Tells the plugin about the present leader if no event did: some were missed, or another arbiter is in force.
+    /// Tells the plugin about the present leader if no event did: some were missed, or another seat is in force.
     async fn sync(&mut self) {
         let (leader, epoch) = {
             let now = self.callbacks.leadership.borrow();
