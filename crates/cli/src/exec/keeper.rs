@@ -99,8 +99,7 @@ impl Keeper {
         let Some([input, output, errors]) = receive_streams(&socket)? else { return Ok(None) };
         let mut stop_times = StopTimes::new(args.until, args.grace, args.margin);
         if stop_times.tick(BootClock.now_ms()).is_some() {
-            // Nothing was started, and nothing will be.
-            let _ = (&socket).write_all(format!("{}{}", Report::Overdue, Report::Clear).as_bytes());
+            let _ = (&socket).write_all(format!("{}{}", Report::TooLate, Report::Clear).as_bytes());
             return Ok(None);
         }
         let mut command = Command::new("/proc/self/exe");

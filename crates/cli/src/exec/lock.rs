@@ -9,7 +9,7 @@ use super::policy::{Policy, RestartWhen, Why};
 use super::run::{self, Plan};
 use super::{ask_of, policy, ready, unsafe_or_asked};
 use crate::args::{LockAction, LockArgs, lock_seat};
-use crate::exit::Failure;
+use crate::exit::{Failure, LOST};
 use crate::log;
 use crate::out::complain;
 use crate::run::{Signals, Startup};
@@ -198,7 +198,8 @@ async fn hold(plan: &Plan, guard: LeaderGuard, mut signals: Signals) -> u8 {
     }
     match (Policy { restart: RestartWhen::Never, once: true }).after(&ended) {
         policy::Next::Leave(code) => code,
-        policy::Next::Again(_) => 1,
+        // Only what was not started would be run again: the lock was lost before.
+        policy::Next::Again(_) => LOST,
     }
 }
 

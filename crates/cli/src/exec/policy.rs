@@ -33,6 +33,8 @@ pub(crate) enum Why {
     Asked,
     /// Its leadership was over or about to be.
     Lost,
+    /// It never ran: by the time it could have been started, too little was left of the lease.
+    TooLate,
 }
 
 impl Why {
@@ -42,6 +44,7 @@ impl Why {
             Why::Itself => "by itself",
             Why::Asked => "told to stop",
             Why::Lost => "stopped: leadership ended",
+            Why::TooLate => "not started: too little was left of the lease",
         }
     }
 }
@@ -82,7 +85,8 @@ impl Policy {
             // A service that was told to stop has stopped; a job that was told to stop was not done.
             Why::Asked => Next::Leave(if ends_with_it { own } else { 0 }),
             Why::Lost if self.once => Next::Leave(LOST),
-            Why::Lost => Next::Again(Err("stopped: leadership ended".to_owned())),
+            // What did not run at all may still run once.
+            Why::Lost | Why::TooLate => Next::Again(Err(ended.why.as_str().to_owned())),
         }
     }
 }
@@ -119,6 +123,8 @@ mod tests {
         let once = Policy { restart: RestartWhen::Never, once: true };
         assert_eq!(once.after(&Ended { why: Why::Lost, code: Ok(0) }), Next::Leave(LOST));
         assert_eq!(once.after(&Ended { why: Why::Itself, code: Ok(0) }), Next::Leave(0));
+        let too_late = Ended { why: Why::TooLate, code: Err("none".to_owned()) };
+        assert_eq!(once.after(&too_late), failed("not started: too little was left of the lease"));
     }
 
     #[test]

@@ -90,7 +90,8 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
             report = keeper.channel.receive() => match report.map(|report| report.parse()) {
                 Some(Ok(Report::Ended(ended))) => code = Some(ended),
                 Some(Ok(Report::Overdue)) if why == Why::Itself && code.is_none() => why = Why::Lost,
-                Some(Ok(Report::Overdue) | Err(())) => {}
+                Some(Ok(Report::TooLate)) if why != Why::Asked => why = Why::TooLate,
+                Some(Ok(Report::Overdue | Report::TooLate) | Err(())) => {}
                 Some(Ok(Report::Clear)) => clear = true,
                 None => break,
             },
@@ -117,7 +118,8 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
         }
     }
     keeper.finish(clear).await;
-    Ended { why, code: code.ok_or_else(|| "its supervising process died".to_owned()) }
+    let without_code = if why == Why::TooLate { why.as_str() } else { "its supervising process died" };
+    Ended { why, code: code.ok_or_else(|| without_code.to_owned()) }
 }
 
 async fn ask(asked: &mut watch::Receiver<Option<Ask>>) -> Ask {

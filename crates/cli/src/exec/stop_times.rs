@@ -147,6 +147,8 @@ impl FromStr for Instruction {
 pub(crate) enum Report {
     /// The command was told to stop because nobody said in time that it may go on.
     Overdue,
+    /// The command was not started, and will not be: too little was left of the lease.
+    TooLate,
     /// The command ended with this code: its own, or 128 and the number of the signal.
     Ended(u8),
     /// Nothing of it is left.
@@ -157,6 +159,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Report::Overdue => writeln!(f, "overdue"),
+            Report::TooLate => writeln!(f, "too-late"),
             Report::Ended(code) => writeln!(f, "ended {code}"),
             Report::Clear => writeln!(f, "clear"),
         }
@@ -169,6 +172,7 @@ impl FromStr for Report {
     fn from_str(line: &str) -> Result<Report, ()> {
         match line.split_once(' ') {
             None if line == "overdue" => Ok(Report::Overdue),
+            None if line == "too-late" => Ok(Report::TooLate),
             None if line == "clear" => Ok(Report::Clear),
             Some(("ended", code)) => code.parse().map(Report::Ended).map_err(|_| ()),
             None | Some(_) => Err(()),
@@ -242,7 +246,7 @@ mod tests {
         ] {
             assert_eq!(instruction.to_string().trim_end().parse(), Ok(instruction));
         }
-        for report in [Report::Overdue, Report::Ended(143), Report::Clear] {
+        for report in [Report::Overdue, Report::TooLate, Report::Ended(143), Report::Clear] {
             assert_eq!(report.to_string().trim_end().parse(), Ok(report));
         }
         for nonsense in ["", "until", "until x", "until -1", "ended 256", "clear 1", "go 1"] {
