@@ -78,7 +78,7 @@ async fn bench() {
 }
 
 async fn measure(preset: Preset, settings: Settings) {
-    let heartbeat_ms = settings.heartbeat_interval_ms;
+    let heartbeat_ms = tenure::clock::millis(settings.heartbeat_interval);
     let node = Node::start(settings).await.unwrap();
     let server = Server::bind(Options::new("127.0.0.1:0".parse().unwrap(), None).unwrap()).unwrap();
     let server = server.serve(Parts::of(&node)).unwrap();

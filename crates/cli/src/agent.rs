@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 use tenure::clock::BootClock;
 use tenure::id::Label;
 use tenure::job::{ClaimerCounts, Handlers, JobRunner, RunnerEnd, RunnerOptions};
@@ -36,7 +35,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     spec.validate(&settings)?;
     SettingsArgs::prepare_store(&resolved)?;
     let mut signals = Signals::new()?;
-    let options = OpenOptions::with_request_timeout(Duration::from_millis(settings.request_timeout_ms));
+    let options = OpenOptions::with_request_timeout(settings.request_timeout);
     let lanes = tenure::store::open(&settings.store, &options).await?;
     tracing::info!(
         "agent {} registers for pod {} in namespace {} on {}",

@@ -12,7 +12,7 @@ pub(crate) fn config(action: ConfigAction) -> Result<ExitCode, Failure> {
             let resolved = settings.load()?;
             warn(&resolved);
             say!("the settings are valid");
-            say!("a crashed leader is replaced within {} ms", resolved.settings.failover_bound_ms());
+            say!("a crashed leader is replaced within {} ms", resolved.settings.failover_bound().as_millis());
         }
         ConfigAction::Show { resolved: all, json, settings } => {
             let resolved = settings.load()?;

@@ -14,7 +14,7 @@ use tenure::{Namespace, Settings};
 use tenure_plugins::{cluster_health, schedules};
 
 /// A node that missed this many presences is not counted; the election's ranking gives it up at the same time.
-const PRESENCES_MISSED: u64 = 3;
+const PRESENCES_MISSED: u32 = 3;
 
 pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
@@ -69,7 +69,7 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
 /// What the nodes published; nothing if the store has not been made yet.
 async fn published(settings: &Settings) -> Result<ClusterMetrics, Failure> {
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
-    let stale_after = Duration::from_millis(settings.presence_interval_ms.saturating_mul(PRESENCES_MISSED));
+    let stale_after = settings.presence_interval * PRESENCES_MISSED;
     match existing(settings).await? {
         Some(lanes) => Ok(ClusterMetrics::read(&lanes, &namespace, stale_after).await?),
         None => Ok(ClusterMetrics {

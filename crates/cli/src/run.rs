@@ -8,6 +8,7 @@ use crate::log;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::event::EventKind;
 use tenure::process::{ProcessSpec, Processes, Supervisor};
 use tenure::store::StoreUrl;
@@ -40,7 +41,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         settings.node,
         settings.namespace,
         settings.store,
-        settings.heartbeat_interval_ms,
+        millis(settings.heartbeat_interval),
         settings.core_config().hold_ms()
     );
     if let StoreUrl::Memory { .. } = settings.store {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::BootClock;
+use tenure::clock::millis;
 use tenure::store::OpenOptions;
 use tenure::worker::{Observer, Worker, WorkerEnd, WorkerList, WorkerPhase, WorkerSpec, WorkerState};
 use tenure::{Namespace, NodeId};
@@ -37,7 +38,7 @@ pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
     spec.validate(&settings)?;
     SettingsArgs::prepare_store(&resolved)?;
     let mut signals = Signals::new()?;
-    let options = OpenOptions::with_request_timeout(Duration::from_millis(settings.request_timeout_ms));
+    let options = OpenOptions::with_request_timeout(settings.request_timeout);
     let lanes = tenure::store::open(&settings.store, &options).await?;
     tracing::info!(
         "worker {} registers for pod {} in namespace {} on {} (heartbeat {} ms)",
@@ -45,7 +46,7 @@ pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
         settings.node,
         settings.namespace,
         settings.store,
-        settings.worker_heartbeat_interval_ms
+        millis(settings.worker_heartbeat_interval)
     );
     let observer = Observer::start(settings, lanes, Arc::new(BootClock))?;
     let printer = args.events.then(|| print_events(observer.events()));

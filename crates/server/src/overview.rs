@@ -8,6 +8,7 @@ use crate::store_reads::Cluster;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::metrics::Requests;
 use tenure::worker::WorkerInfo;
 use tenure_plugins::cluster_health::{HealthStatus, HealthView, Reason, ReasonCode};
@@ -155,7 +156,7 @@ impl From<&WorkerInfo> for KnownWorker {
             worker_id: worker.worker_id.to_string(),
             plugin_type: worker.plugin_type.to_string(),
             pod: worker.pod.to_string(),
-            timeout: ms(worker.timeout),
+            timeout: millis(worker.timeout),
             state: if worker.active { "active" } else { "inactive" },
         }
     }
@@ -273,15 +274,15 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
         epoch: metrics.epoch,
         leader,
         nodes: cluster.as_ref().map(|cluster| nodes(&cluster.value)),
-        nodes_age_ms: cluster.as_ref().map(|cluster| ms(cluster.age)),
+        nodes_age_ms: cluster.as_ref().map(|cluster| millis(cluster.age)),
         workers: workers(state),
         health,
         heartbeats: Heartbeats {
-            interval_ms: settings.heartbeat_interval_ms,
+            interval_ms: millis(settings.heartbeat_interval),
             count: metrics.heartbeats,
             p50_ms: known.then_some(metrics.heartbeat_latency_p50),
             p99_ms: known.then_some(metrics.heartbeat_latency_p99),
-            samples_ms: state.node.heartbeats().into_iter().map(ms).collect(),
+            samples_ms: state.node.heartbeats().into_iter().map(millis).collect(),
         },
         requests: RequestsView {
             lease: metrics.requests.lease,
@@ -302,7 +303,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
             enabled: found.value.facts.enabled as u64,
             refused: found.value.facts.refused as u64,
             next: found.value.facts.next_ms,
-            age_ms: ms(found.age),
+            age_ms: millis(found.age),
         }),
         jobs: jobs.map(|found| JobsView {
             total: found.value.total as u64,
@@ -313,7 +314,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
                 .iter()
                 .map(|(state, count)| ((*state).to_owned(), *count))
                 .collect(),
-            age_ms: ms(found.age),
+            age_ms: millis(found.age),
         }),
         history: state.event_buffer.history().terms.into(),
         last_event_id: state.event_buffer.newest_id(),
@@ -342,10 +343,6 @@ fn newest<T>(
     last
 }
 
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// The leader as this node knows it, plus what only the seat says if that is from the same term.
 pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<LeaderView> {
     let (node, epoch, remaining, leads) = {
@@ -360,10 +357,10 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
         epoch,
         since: seat.and_then(|seat| seat.since.clone()),
         seen_since: state.event_buffer.history().since(epoch).map(str::to_owned),
-        lease_remaining_ms: remaining.filter(|_| this).map(ms),
+        lease_remaining_ms: remaining.filter(|_| this).map(millis),
         lease_hold_ms: seat
             .map_or_else(|| state.node.settings().core_config().hold_ms(), |seat| seat.lease_hold),
-        silent_ms: state.node.leader_silent().map(ms),
+        silent_ms: state.node.leader_silent().map(millis),
         renewals: seat.map(|seat| seat.renewals),
         asked_to_step_down: seat.map(|seat| seat.asked_to_step_down),
         node,
@@ -431,6 +428,6 @@ pub(crate) fn short(state: &Shared) -> Leader {
         node: state.node.id().to_string(),
         role: known.role.map(|role| role_name(role).to_owned()),
         is_leader: known.is_leader(),
-        lease_remaining_ms: known.remaining().map(ms),
+        lease_remaining_ms: known.remaining().map(millis),
     }
 }

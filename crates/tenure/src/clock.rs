@@ -16,6 +16,12 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A duration in whole milliseconds, as clocks count and documents have them.
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// Milliseconds from any fixed origin. Never goes back, and keeps counting while the machine is suspended.
 pub trait Clock: Send + Sync + Debug + 'static {
@@ -60,7 +66,7 @@ impl TokioClock {
 
 impl Clock for TokioClock {
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.0.elapsed())
     }
 
     fn outruns_timers(&self) -> bool {

@@ -5,6 +5,7 @@ mod supervisor;
 
 pub use handle::NodeHandle;
 
+use crate::clock::millis;
 use crate::clock::{BootClock, Clock};
 use crate::documents::Documents;
 use crate::election::{Command, ElectionOutputs, Reporter};
@@ -117,7 +118,7 @@ impl NodeBuilder {
         let lanes = match &self.lanes {
             Some(lanes) => lanes.clone(),
             None => {
-                let timeout = Duration::from_millis(self.settings.request_timeout_ms);
+                let timeout = self.settings.request_timeout;
                 tenure_store::open(&self.settings.store, &OpenOptions::with_request_timeout(timeout)).await?
             }
         };
@@ -131,7 +132,7 @@ impl NodeBuilder {
             Some(plugin) => Keys::per_plugin(&namespace, plugin),
             None => Keys::global(&namespace),
         };
-        let clock = crate::mutant::clock(self.clock, self.settings.heartbeat_interval_ms);
+        let clock = crate::mutant::clock(self.clock, millis(self.settings.heartbeat_interval));
         let (commands, inbox) = mpsc::channel(16);
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
@@ -349,7 +350,7 @@ impl Node {
 
 async fn stand_aside(commands: mpsc::Sender<Command>, hold: Duration) -> Result<(), Error> {
     let (reply, done) = oneshot::channel();
-    let command = Command::StandAside(crate::process::ms(hold), reply);
+    let command = Command::StandAside(millis(hold), reply);
     commands.send(command).await.map_err(|_| Error::not_leading())?;
     // A waiting caller must not keep the node from leaving.
     drop(commands);

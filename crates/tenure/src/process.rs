@@ -48,6 +48,7 @@ pub use tenure_core::{ProcessOutcome, ProcessState, Restart};
 
 pub(crate) use spec::panic_message;
 
+use crate::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::event::EventKind;
 use crate::shell::{Restarts, Shell, restarted};
@@ -157,18 +158,14 @@ impl Supervisor {
         SupervisionConfig {
             processes: self.specs.iter().map(ProcessSpec::plan).collect(),
             intensity: self.intensity,
-            window_ms: ms(self.window),
-            backoff_first_ms: ms(self.backoff.0),
-            backoff_max_ms: ms(self.backoff.1),
-            hold_first_ms: ms(self.stand_aside.0),
-            hold_max_ms: ms(self.stand_aside.1),
-            drain_ms: ms(budget),
+            window_ms: millis(self.window),
+            backoff_first_ms: millis(self.backoff.0),
+            backoff_max_ms: millis(self.backoff.1),
+            hold_first_ms: millis(self.stand_aside.0),
+            hold_max_ms: millis(self.stand_aside.1),
+            drain_ms: millis(budget),
         }
     }
-}
-
-pub(crate) fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Keeps a supervisor alive. Its processes end with each of its lives; the next life begins once nothing of the last one

@@ -14,7 +14,7 @@
 //! use tenure::settings::Preset;
 //!
 //! let settings = Settings::builder().store("memory:").preset(Preset::Fast).drain_timeout(Duration::from_secs(1)).build()?;
-//! assert_eq!(settings.failover_bound_ms(), 1850);
+//! assert_eq!(settings.failover_bound(), std::time::Duration::from_millis(1850));
 //!
 //! let wrong = Settings::builder().heartbeat_interval(Duration::from_secs(4)).build().unwrap_err();
 //! assert!(wrong.to_string().contains("`leaseTimeout` must be greater than `heartbeatInterval`"));
@@ -46,10 +46,12 @@ pub use show::{Origin, Resolved, default_toml};
 pub use table::{DEPRECATED, Deprecated, FIELDS};
 pub use time::parse_time_ms;
 
+use crate::clock::millis;
 use error::shown;
 use given::Given;
 use rules::{Grade, RULES};
 use std::path::PathBuf;
+use std::time::Duration;
 use tenure_core::NodeId;
 use tenure_store::StoreUrl;
 
@@ -75,55 +77,55 @@ pub struct Settings {
     /// `coordinationMode`: whether a plugin shares the namespace's election or has its own.
     pub coordination_mode: CoordinationMode,
     /// `heartbeatInterval`: how often the leader renews.
-    pub heartbeat_interval_ms: u64,
+    pub heartbeat_interval: Duration,
     /// `leaseTimeout`: the unit of the lease.
-    pub lease_timeout_ms: u64,
+    pub lease_timeout: Duration,
     /// `leaseHoldFactor`, in thousandths: how many units the leader may act after it has sent a renewal.
     pub lease_hold_factor_permille: u64,
     /// `leaseExpiryFactor`, in thousandths: how many units without a change make the leader count as unavailable.
     pub lease_expiry_factor_permille: u64,
     /// `takeoverDelay`: how long a standby waits in case the leader comes back.
-    pub takeover_delay_ms: u64,
+    pub takeover_delay: Duration,
     /// `electionInterval`: how often a standby looks at the seat.
-    pub election_interval_ms: u64,
+    pub election_interval: Duration,
     /// `startupJitterMin`: shortest wait before the first request.
-    pub startup_jitter_min_ms: u64,
+    pub startup_jitter_min: Duration,
     /// `startupJitterMax`: longest wait before the first request.
-    pub startup_jitter_max_ms: u64,
+    pub startup_jitter_max: Duration,
     /// `electionSettle`: how long nodes that start together wait for each other before the first claim.
-    pub election_settle_ms: u64,
+    pub election_settle: Duration,
     /// `presenceInterval`: how often a node refreshes its presence.
-    pub presence_interval_ms: u64,
+    pub presence_interval: Duration,
     /// `workerHeartbeatInterval`: how often a worker refreshes its object.
-    pub worker_heartbeat_interval_ms: u64,
+    pub worker_heartbeat_interval: Duration,
     /// `workerTimeout`: how long a worker may be silent if it does not say otherwise.
-    pub worker_timeout_ms: u64,
+    pub worker_timeout: Duration,
     /// `workerSweepInterval`: how often the leader lists the workers.
-    pub worker_sweep_interval_ms: u64,
+    pub worker_sweep_interval: Duration,
     /// `workerRetention`: how long the object of an inactive worker is kept.
-    pub worker_retention_ms: u64,
+    pub worker_retention: Duration,
     /// `nodeRetention`: how long the presence of a crashed node is kept.
-    pub node_retention_ms: u64,
+    pub node_retention: Duration,
     /// `jobPollInterval`: how often to look for jobs while something changes.
-    pub job_poll_interval_ms: u64,
+    pub job_poll_interval: Duration,
     /// `jobIdleInterval`: how often to look for jobs while nothing changes.
-    pub job_idle_interval_ms: u64,
+    pub job_idle_interval: Duration,
     /// `jobClaimTimeout`: how long a job may stay unclaimed in an inbox.
-    pub job_claim_timeout_ms: u64,
+    pub job_claim_timeout: Duration,
     /// `jobRetention`: how long archived jobs are kept.
-    pub job_retention_ms: u64,
+    pub job_retention: Duration,
     /// `storeClockMargin`: how much older than the expiry a seat must be, by the store's clock, at a cold start.
-    pub store_clock_margin_ms: u64,
+    pub store_clock_margin: Duration,
     /// `requestTimeout`: when a request to the store is given up.
-    pub request_timeout_ms: u64,
+    pub request_timeout: Duration,
     /// `drainTimeout`: how long leader-only work may take to stop.
-    pub drain_timeout_ms: u64,
+    pub drain_timeout: Duration,
     /// `telemetryPrefix`: the first part of telemetry names.
     pub telemetry_prefix: String,
     /// `epochFencingEnabled`: whether tasks of a stale epoch are rejected.
     pub epoch_fencing_enabled: bool,
     /// `epochGracePeriod`: how long a task of the previous epoch may still be accepted.
-    pub epoch_grace_period_ms: u64,
+    pub epoch_grace_period: Duration,
     /// `diagnosticsEnabled`: whether every heartbeat cycle is logged.
     pub diagnostics_enabled: bool,
     /// `contentionDetectionEnabled`: whether heartbeat cycles that take too long are reported and counted.
@@ -160,30 +162,33 @@ impl Settings {
         #[allow(clippy::needless_update)]
         tenure_core::Config {
             eligible: self.eligible,
-            heartbeat_ms: self.heartbeat_interval_ms,
-            lease_ms: self.lease_timeout_ms,
+            heartbeat_ms: millis(self.heartbeat_interval),
+            lease_ms: millis(self.lease_timeout),
             hold_factor_permille: self.lease_hold_factor_permille,
             expiry_factor_permille: self.lease_expiry_factor_permille,
-            takeover_delay_ms: self.takeover_delay_ms,
-            election_interval_ms: self.election_interval_ms,
-            startup_jitter_min_ms: self.startup_jitter_min_ms,
-            startup_jitter_max_ms: self.startup_jitter_max_ms,
-            settle_ms: self.election_settle_ms,
-            presence_ms: self.presence_interval_ms,
-            store_clock_margin_ms: self.store_clock_margin_ms,
-            drain_ms: self.drain_timeout_ms,
+            takeover_delay_ms: millis(self.takeover_delay),
+            election_interval_ms: millis(self.election_interval),
+            startup_jitter_min_ms: millis(self.startup_jitter_min),
+            startup_jitter_max_ms: millis(self.startup_jitter_max),
+            settle_ms: millis(self.election_settle),
+            presence_ms: millis(self.presence_interval),
+            store_clock_margin_ms: millis(self.store_clock_margin),
+            drain_ms: millis(self.drain_timeout),
             ..tenure_core::Config::default()
         }
     }
 
     /// The rule for a fence.
     pub fn fence_rule(&self) -> tenure_core::FenceRule {
-        tenure_core::FenceRule { enabled: self.epoch_fencing_enabled, grace_ms: self.epoch_grace_period_ms }
+        tenure_core::FenceRule {
+            enabled: self.epoch_fencing_enabled,
+            grace_ms: millis(self.epoch_grace_period),
+        }
     }
 
     /// How soon a crashed leader is replaced, if the store answers at once.
-    pub fn failover_bound_ms(&self) -> u64 {
-        self.core_config().failover_bound_ms()
+    pub fn failover_bound(&self) -> Duration {
+        Duration::from_millis(self.core_config().failover_bound_ms())
     }
 
     /// How far clocks may drift apart, in thousandths, before two nodes could think they lead.

@@ -1,5 +1,6 @@
 //! Looks at a namespace from outside, without taking part. Writes nothing.
 
+use crate::clock::millis;
 use crate::error::{Error, found, listed};
 use crate::keys::{Election, Keys};
 use crate::wire::{Deposed, SeatDocument};
@@ -127,7 +128,7 @@ impl Status {
                 renewals: found.seat.renewals,
                 asked_to_step_down: found.seat.step_down,
                 live,
-                watched_ms: found.seat.lease.hold_ms.min(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)),
+                watched_ms: found.seat.lease.hold_ms.min(millis(most)),
             });
         let roles = Roles::new(lanes, found.as_ref(), &entries);
         let nodes = entries.iter().filter_map(|entry| {

@@ -1,7 +1,7 @@
 //! Events as log lines: one sentence for people, and the same facts as fields for machines.
 
 use crate::event::{Event, EventKind, LostReason, cause_name};
-use crate::process::ms;
+use crate::clock::millis;
 use tenure_core::{LossReason, SeatProblem};
 
 /// Logged when a plugin is refused the global seat. The exact words of the documents.
@@ -28,21 +28,21 @@ pub(crate) fn log(event: &Event) {
     match &event.kind {
         EventKind::Ineligible => say!(info, "not eligible: takes no part in the election"),
         EventKind::StartupJitter { wait } => {
-            let wait_ms = ms(*wait);
+            let wait_ms = millis(*wait);
             say!(info, "waiting {wait_ms} ms before the first request (startup jitter)")
         }
         EventKind::Joined => say!(info, "joined the namespace"),
         EventKind::AwaitingTurn { wait } => {
-            say!(info, "no leader; may claim the seat in {} ms", ms(*wait))
+            say!(info, "no leader; may claim the seat in {} ms", millis(*wait))
         }
         EventKind::ElectionStarted { cause } => say!(info, "trying for the seat ({})", cause_name(*cause)),
         EventKind::ElectionCheck { leader, unchanged } => {
-            let unchanged_ms = ms(*unchanged);
+            let unchanged_ms = millis(*unchanged);
             let leader = leader.as_ref().map_or("nobody", |node| node.as_str());
             say!(debug, leader, unchanged_ms, "read the seat")
         }
         EventKind::LeaderDown { leader, unchanged } => {
-            let unchanged_ms = ms(*unchanged);
+            let unchanged_ms = millis(*unchanged);
             say!(
                 warn,
                 leader = leader.as_str(),
@@ -63,7 +63,7 @@ pub(crate) fn log(event: &Event) {
             say!(debug, previous_leader = before, new_leader = new.as_str(), "leader change seen")
         }
         EventKind::BecameLeader { .. } => say!(info, "LEADING in epoch {}", event.epoch),
-        EventKind::LeaseRenewed { latency, .. } => say!(debug, latency_ms = ms(*latency), "lease renewed"),
+        EventKind::LeaseRenewed { latency, .. } => say!(debug, latency_ms = millis(*latency), "lease renewed"),
         EventKind::LeaseAtRisk { .. } => {
             say!(warn, "no renewal for 80 % of the hold: stopping work")
         }
@@ -119,10 +119,10 @@ pub(crate) fn log(event: &Event) {
             say!(error, "work did not stop in time; the seat is not vacated and its lease must run out")
         }
         EventKind::CandidateRestarted { attempt, wait } => {
-            say!(error, attempt, "the candidate died; restarting it in {} ms", ms(*wait))
+            say!(error, attempt, "the candidate died; restarting it in {} ms", millis(*wait))
         }
         EventKind::ContentionDetected { duration, expected, stalled } => {
-            let (duration_ms, expected_ms, stalled_ms) = (ms(*duration), ms(*expected), ms(*stalled));
+            let (duration_ms, expected_ms, stalled_ms) = (millis(*duration), millis(*expected), millis(*stalled));
             let ratio = duration_ms as f64 / expected_ms.max(1) as f64;
             say!(
                 warn,
@@ -152,7 +152,7 @@ pub(crate) fn log(event: &Event) {
             "worker {} on {} has been silent for {} ms",
             worker.worker_id,
             worker.pod,
-            ms(worker.timeout)
+            millis(worker.timeout)
         ),
         EventKind::WorkerRecovered(worker) => {
             say!(info, worker = worker.worker_id.as_str(), "worker {} is back", worker.worker_id)
@@ -187,7 +187,7 @@ pub(crate) fn log(event: &Event) {
             say!(info, process = &**process, attempt, "process {process} restarted (start {attempt})")
         }
         EventKind::ProcessExited { process, outcome, ran, restart_in, detail } => {
-            let (ran_ms, restart_in_ms) = (ms(*ran), restart_in.map(ms));
+            let (ran_ms, restart_in_ms) = (millis(*ran), restart_in.map(millis));
             let next = restart_in_ms.map_or(String::new(), |ms| format!("; restarting it in {ms} ms"));
             let detail = detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
             let (process, outcome) = (&**process, outcome.as_str());
@@ -203,7 +203,7 @@ pub(crate) fn log(event: &Event) {
             "process {process} did not stop: it has lost its guard, and this node does not lead until it has ended"
         ),
         EventKind::ProcessesGaveUp { process, cause, hold } => {
-            let hold_ms = ms(*hold);
+            let hold_ms = millis(*hold);
             let process = process.as_deref();
             let whose = process.map_or(String::new(), |process| format!(" of process {process}"));
             say!(error, process, cause, "giving up leadership for {hold_ms} ms because{whose}: {cause}")

@@ -10,6 +10,7 @@ use common::sleep_ms;
 use pods::{Cluster, Manner, leads, until};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::error::ErrorKind;
 use tenure::event::EventKind;
 use tenure::plugin::Mode;
@@ -330,8 +331,8 @@ async fn gd5_the_first_plugin_sets_the_service_and_later_ones_are_told_the_diffe
     }
     let first = a.services.attach(Idle("queue"), from_file()).await.expect("attached");
     let service = first.service().expect("shared");
-    assert_eq!(service.settings().heartbeat_interval_ms, 3000);
-    assert_eq!(service.settings().lease_timeout_ms, 10_000);
+    assert_eq!(millis(service.settings().heartbeat_interval), 3000);
+    assert_eq!(millis(service.settings().lease_timeout), 10_000);
     assert!(service.settings().diagnostics_enabled);
     // The same, and one that says nothing: no word about either.
     let _same = a.services.attach(Idle("same"), from_file()).await.expect("attached");
@@ -353,7 +354,7 @@ async fn gd5_the_first_plugin_sets_the_service_and_later_ones_are_told_the_diffe
     assert!(warnings[0].contains("heartbeatInterval stays 3000 (not 500)"), "{warnings:?}");
     assert!(!warnings[0].contains("leaseTimeout") && warnings[0].contains("plugin=\"other\""));
     for handle in [&silent, &other] {
-        assert_eq!(handle.service().expect("shared").settings().heartbeat_interval_ms, 3000);
+        assert_eq!(millis(handle.service().expect("shared").settings().heartbeat_interval), 3000);
     }
     leads(&other).await;
     sleep_ms(4000).await;

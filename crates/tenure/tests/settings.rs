@@ -12,6 +12,7 @@ mod values;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::settings::{FIELDS, Fallback, Kind, Loader, Preset, Resolved, Settings, SettingsError, Source};
 
 /// A loader in an empty environment but for a home directory.
@@ -72,7 +73,7 @@ fn jv2_max_below_min_is_refused() {
 #[test]
 fn jv3_zero_is_accepted() {
     let settings = accepted(toml("startupJitterMin = 0\nstartupJitterMax = 0"));
-    assert_eq!((settings.startup_jitter_min_ms, settings.startup_jitter_max_ms), (0, 0));
+    assert_eq!((millis(settings.startup_jitter_min), millis(settings.startup_jitter_max)), (0, 0));
 }
 
 #[test]
@@ -84,15 +85,15 @@ fn ji2_a_jitter_range_is_taken_as_given() {
 
 #[test]
 fn ji3_ji4_no_jitter_and_fixed_jitter_are_accepted() {
-    assert_eq!(accepted(toml("startupJitterMax = 0")).startup_jitter_max_ms, 0);
+    assert_eq!(millis(accepted(toml("startupJitterMax = 0")).startup_jitter_max), 0);
     let fixed = accepted(toml("startupJitterMin = 3000\nstartupJitterMax = 3000"));
-    assert_eq!((fixed.startup_jitter_min_ms, fixed.startup_jitter_max_ms), (3000, 3000));
+    assert_eq!((millis(fixed.startup_jitter_min), millis(fixed.startup_jitter_max)), (3000, 3000));
 }
 
 #[test]
 fn jb1_no_jitter_setting_means_default_jitter() {
     let settings = accepted(toml("heartbeatInterval = 900"));
-    assert_eq!((settings.startup_jitter_min_ms, settings.startup_jitter_max_ms), (0, 5000));
+    assert_eq!((millis(settings.startup_jitter_min), millis(settings.startup_jitter_max)), (0, 5000));
     let with = accepted(toml("heartbeatInterval = 900\nstartupJitterMin = 0\nstartupJitterMax = 5000"));
     assert_eq!(settings, with, "everything else is unchanged");
 }
@@ -100,10 +101,10 @@ fn jb1_no_jitter_setting_means_default_jitter() {
 #[test]
 fn td2_takeover_delay_from_the_environment() {
     let resolved = loader().env([("COORDINATOR_TAKEOVER_DELAY", "2000")]).load().expect("accepted");
-    assert_eq!(resolved.settings.takeover_delay_ms, 2000);
+    assert_eq!(millis(resolved.settings.takeover_delay), 2000);
     assert_eq!(resolved.settings.core_config().takeover_delay_ms, 2000);
     assert_eq!(resolved.source("takeoverDelay"), Some(&Source::Env("COORDINATOR_TAKEOVER_DELAY".into())));
-    assert_eq!(accepted(loader().load()).takeover_delay_ms, 1000);
+    assert_eq!(millis(accepted(loader().load()).takeover_delay), 1000);
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn gd2_the_service_knobs_are_marked() {
 fn gd5_the_global_coordinator_block_sets_the_service() {
     let block = r#""globalCoordinator": {"heartbeatInterval": 3000, "leaseTimeout": 10000, "diagnosticsEnabled": true}"#;
     let settings = accepted(json(&format!("{{{block}}}")));
-    assert_eq!((settings.heartbeat_interval_ms, settings.lease_timeout_ms), (3000, 10_000));
+    assert_eq!((millis(settings.heartbeat_interval), millis(settings.lease_timeout)), (3000, 10_000));
     assert!(settings.diagnostics_enabled);
     let same = accepted(toml(
         "leaseTimeout = 10000\n[globalCoordinator]\nheartbeatInterval = 3000\nleaseTimeout = 10000\n\
@@ -202,7 +203,7 @@ fn gd5_the_global_coordinator_block_sets_the_service() {
     // The block belongs to a layer like the rest of its file.
     let over =
         loader().file_text("a.json", format!("{{{block}}}")).flag("--heartbeat-interval", "4000").load();
-    assert_eq!(accepted(over).heartbeat_interval_ms, 4000);
+    assert_eq!(millis(accepted(over).heartbeat_interval), 4000);
 }
 
 // Defaults, presets, layers.
@@ -211,12 +212,12 @@ fn gd5_the_global_coordinator_block_sets_the_service() {
 fn defaults_are_the_designed_ones_and_the_cores() {
     let settings = accepted(loader().flag("node", "n").load());
     assert_eq!(settings.core_config(), tenure_core::Config::default());
-    assert_eq!(settings.request_timeout_ms, 1500);
+    assert_eq!(millis(settings.request_timeout), 1500);
     assert_eq!(settings.namespace, "default");
     assert_eq!(settings.telemetry_prefix, "serviceradar");
     assert_eq!(settings.store.to_string(), "sqlite:/home/me/.local/share/tenure/tenure.db");
     assert!(!settings.diagnostics_enabled);
-    assert_eq!(settings.failover_bound_ms(), 9500);
+    assert_eq!(millis(settings.failover_bound()), 9500);
     assert!(Settings::default().check().is_ok());
     let id = Settings::default().node.to_string();
     assert!(id.ends_with(&format!("-{}", std::process::id())), "{id}");
@@ -225,22 +226,22 @@ fn defaults_are_the_designed_ones_and_the_cores() {
 #[test]
 fn presets_as_designed_in_any_layer() {
     let fast = accepted(loader().env([("TENURE_PRESET", "fast")]).load());
-    assert_eq!((fast.heartbeat_interval_ms, fast.lease_timeout_ms), (300, 500));
-    assert_eq!((fast.core_config().hold_ms(), fast.takeover_delay_ms), (1000, 100));
-    assert_eq!((fast.election_interval_ms, fast.request_timeout_ms), (250, 300));
-    assert_eq!((fast.failover_bound_ms(), fast.tolerated_drift_permille()), (1850, 500));
+    assert_eq!((millis(fast.heartbeat_interval), millis(fast.lease_timeout)), (300, 500));
+    assert_eq!((fast.core_config().hold_ms(), millis(fast.takeover_delay)), (1000, 100));
+    assert_eq!((millis(fast.election_interval), millis(fast.request_timeout)), (250, 300));
+    assert_eq!((millis(fast.failover_bound()), fast.tolerated_drift_permille()), (1850, 500));
     let thrifty = accepted(toml("preset = \"thrifty\""));
-    assert_eq!((thrifty.heartbeat_interval_ms, thrifty.lease_timeout_ms), (9000, 15_000));
-    assert_eq!((thrifty.election_interval_ms, thrifty.request_timeout_ms), (5000, 9000));
-    assert_eq!((thrifty.takeover_delay_ms, thrifty.failover_bound_ms()), (1000, 51_000));
+    assert_eq!((millis(thrifty.heartbeat_interval), millis(thrifty.lease_timeout)), (9000, 15_000));
+    assert_eq!((millis(thrifty.election_interval), millis(thrifty.request_timeout)), (5000, 9000));
+    assert_eq!((millis(thrifty.takeover_delay), millis(thrifty.failover_bound())), (1000, 51_000));
     // Chosen last, and still below what the file says.
     let mixed =
         loader().file_text("t.toml", "takeoverDelay = 7").flag("preset", "fast").load().expect("accepted");
-    assert_eq!((mixed.settings.takeover_delay_ms, mixed.settings.lease_timeout_ms), (7, 500));
+    assert_eq!((millis(mixed.settings.takeover_delay), millis(mixed.settings.lease_timeout)), (7, 500));
     assert_eq!(mixed.source("leaseTimeout"), Some(&Source::Preset("fast")));
     assert_eq!(mixed.source("takeoverDelay"), Some(&Source::File("t.toml".into())));
     let built = Settings::builder().preset(Preset::Fast).build().expect("accepted");
-    assert_eq!(built.lease_timeout_ms, 500);
+    assert_eq!(millis(built.lease_timeout), 500);
     let line = refusal(flags(&[("preset", "slow")]));
     assert!(line.contains("`preset` must be one of default, thrifty, fast"), "{line}");
 }
@@ -264,7 +265,7 @@ fn later_layers_win_and_say_so() {
     let env = || base().env([("TENURE_LEASE_TIMEOUT", "4000"), ("TENURE_NODE", "env")]);
     let all = env().flag("leaseTimeout", "5000").load().expect("accepted");
     let source = |name| all.source(name).cloned().expect(name);
-    assert_eq!(all.settings.lease_timeout_ms, 5000);
+    assert_eq!(millis(all.settings.lease_timeout), 5000);
     assert_eq!(source("leaseTimeout"), Source::Flag("--lease-timeout".into()));
     assert_eq!(all.settings.node.as_str(), "env");
     assert_eq!(source("node"), Source::Env("TENURE_NODE".into()));
@@ -273,7 +274,7 @@ fn later_layers_win_and_say_so() {
     assert_eq!(all.source("no such"), None);
     // The order of the calls does not matter, only the layer.
     let reordered = Settings::loader().flag("leaseTimeout", "5000").env([("TENURE_LEASE_TIMEOUT", "1")]);
-    assert_eq!(reordered.load().expect("accepted").settings.lease_timeout_ms, 5000);
+    assert_eq!(millis(reordered.load().expect("accepted").settings.lease_timeout), 5000);
     let built = Settings::builder()
         .lease_timeout(Duration::from_millis(6000))
         .env([("TENURE_LEASE_TIMEOUT", "4000")])
@@ -284,11 +285,11 @@ fn later_layers_win_and_say_so() {
 #[test]
 fn computed_defaults_follow_and_can_be_set() {
     let settings = accepted(toml("heartbeatInterval = 2000\nleaseTimeout = 6000"));
-    assert_eq!((settings.election_interval_ms, settings.request_timeout_ms), (1333, 3600));
+    assert_eq!((millis(settings.election_interval), millis(settings.request_timeout)), (1333, 3600));
     let settings = accepted(toml("leaseTimeout = 6000\nleaseHoldFactor = 1"));
-    assert_eq!(settings.request_timeout_ms, 1800, "30 % of the hold");
+    assert_eq!(millis(settings.request_timeout), 1800, "30 % of the hold");
     let settings = accepted(loader().env([("COORDINATOR_ELECTION_INTERVAL", "700")]).load());
-    assert_eq!(settings.election_interval_ms, 700);
+    assert_eq!(millis(settings.election_interval), 700);
     let dir = accepted(loader().env([("TENURE_DATA_DIR", "/data")]).load());
     assert_eq!(
         (dir.data_dir, dir.store.to_string()),
@@ -311,7 +312,7 @@ fn the_newer_variable_wins_with_a_warning_if_they_differ() {
         let env = [("COORDINATOR_TAKEOVER_DELAY", old), ("TENURE_TAKEOVER_DELAY", "300")];
         loader().env(env).load().expect("accepted")
     };
-    assert_eq!(both("200").settings.takeover_delay_ms, 300);
+    assert_eq!(millis(both("200").settings.takeover_delay), 300);
     assert_eq!(
         both("200").warnings,
         ["COORDINATOR_TAKEOVER_DELAY is ignored because TENURE_TAKEOVER_DELAY is set"]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::job::{Dispatcher, DispatcherOptions, Handlers, JobOutcome, JobRunner, JobSpec};
 use tenure::store::{
     Condition, LIST_TIMEOUTS_MAX, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write,
@@ -78,7 +79,7 @@ async fn a_list_that_is_never_answered_is_made_again_after_its_timeouts() {
         .startup_jitter_max(Duration::ZERO);
     let settings =
         settings.worker_sweep_interval(Duration::from_millis(1000)).build().expect("valid settings");
-    let limit_ms = settings.request_timeout_ms * u64::from(LIST_TIMEOUTS_MAX);
+    let limit_ms = millis(settings.request_timeout) * u64::from(LIST_TIMEOUTS_MAX);
     let lanes = Lanes { lease: rig.store.clone(), bulk: mute.clone() };
     let node = Node::builder(settings).lanes(lanes).clock(rig.clock.clone()).start().await.expect("a node");
     let guard = node.lead().await.expect("it leads");
@@ -140,7 +141,7 @@ async fn fo1_a_list_of_nodes_that_is_never_answered_holds_up_a_claim_for_one_tim
         first.became_leader().await;
         let settings = Settings::builder().namespace("test").node("pod-b").store("memory:");
         let settings = settings.startup_jitter_max(Duration::ZERO).build().expect("valid settings");
-        let timeout_ms = settings.request_timeout_ms;
+        let timeout_ms = millis(settings.request_timeout);
         let lanes = Lanes::same(Mute::new(&rig, takes));
         let second = Node::builder(settings).lanes(lanes).clock(rig.clock.clone()).jitter_random(0);
         let second = second.start().await.expect("a node");

@@ -1,6 +1,7 @@
 //! Which presets a store is fast enough for.
 
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::settings::{Preset, Settings};
 
 /// What fraction of the hold a leader has before its work is told to stop, in percent.
@@ -32,7 +33,7 @@ impl PresetFit {
     /// Judges every preset by the 99th percentile of the time a seat write takes, and by how often the store takes one.
     pub(crate) fn of(write_p99: Duration, one_write_a_second: bool) -> PresetFit {
         let too_often = |settings: &Settings| {
-            let often = one_write_a_second && settings.heartbeat_interval_ms < 1000;
+            let often = one_write_a_second && settings.heartbeat_interval < Duration::from_secs(1);
             often.then(|| "this store allows one write per second to an object".to_owned())
         };
         let judge = |preset: Preset| match Settings::builder().preset(preset).build() {
@@ -52,7 +53,7 @@ fn hold(settings: &Settings) -> Duration {
 
 /// Why these settings ask too much of a store whose seat writes take this long; `None` if they do not.
 fn too_slow(write_p99: Duration, settings: &Settings) -> Option<String> {
-    let timeout = Duration::from_millis(settings.request_timeout_ms);
+    let timeout = settings.request_timeout;
     let share = hold(settings) * WORK_ENDS_PERCENT / 100;
     if write_p99 > timeout {
         return Some(format!("a write must not take longer than {} ms", timeout.as_millis()));
@@ -64,7 +65,7 @@ fn too_slow(write_p99: Duration, settings: &Settings) -> Option<String> {
 /// The shortest lease in whole default leases that fits, with the heartbeat in proportion.
 fn advise(write_p99: Duration) -> Option<Advice> {
     let default = Settings::builder().build().ok()?;
-    let (lease, heartbeat) = (default.lease_timeout_ms, default.heartbeat_interval_ms);
+    let (lease, heartbeat) = (millis(default.lease_timeout), millis(default.heartbeat_interval));
     let advice = (1..=ADVICE_FACTOR_MAX)
         .map(|n| Advice { lease_timeout_ms: lease * n, heartbeat_interval_ms: heartbeat * n });
     let fits = |advice: &Advice| {
@@ -88,7 +89,7 @@ mod tests {
 
     /// The slowest write a preset stands.
     fn slowest(settings: &Settings) -> Duration {
-        let timeout = Duration::from_millis(settings.request_timeout_ms);
+        let timeout = settings.request_timeout;
         timeout.min(hold(settings) * WORK_ENDS_PERCENT / 100 / TRIES)
     }
 

@@ -1,6 +1,7 @@
 //! How much of a lease a command gets: when it is told to stop, and when it is killed.
 
 use tenure::Settings;
+use tenure::clock::millis;
 
 /// Three quarters of `drainTimeout` are for the work, as the supervisor has it; this much of it is for us.
 const DRAIN_ROOM_MS: u64 = 100;
@@ -22,10 +23,10 @@ impl GraceTimes {
     /// A leader that cannot renew begins to wind down at 80 % of its hold: the last fifth is the grace, if nobody asks
     /// for another. A longer one means SIGTERM before that, so it has to leave room for the renewals of a healthy leader.
     pub(crate) fn new(settings: &Settings, asked_ms: Option<u64>) -> Result<GraceTimes, String> {
-        let (hold_ms, heartbeat_ms) = (settings.core_config().hold_ms(), settings.heartbeat_interval_ms);
+        let (hold_ms, heartbeat_ms) = (settings.core_config().hold_ms(), millis(settings.heartbeat_interval));
         let margin_ms = (hold_ms / 20).clamp(20, 500);
         let tell_ms = (heartbeat_ms / 8).clamp(10, 250);
-        let by_drain_ms = (settings.drain_timeout_ms / 4 * 3).saturating_sub(DRAIN_ROOM_MS);
+        let by_drain_ms = (millis(settings.drain_timeout) / 4 * 3).saturating_sub(DRAIN_ROOM_MS);
         let usual_ms = (hold_ms / 5).saturating_sub(margin_ms).min(by_drain_ms);
         let by_hold_ms = hold_ms.saturating_sub(heartbeat_ms * 3 / 2 + margin_ms + tell_ms).max(usual_ms);
         let grace_ms = asked_ms.unwrap_or(usual_ms);
@@ -41,7 +42,7 @@ impl GraceTimes {
             return Err(format!(
                 "`--grace` is {grace_ms} ms, but at most {by_drain_ms} ms fit into drainTimeout ({} ms), three quarters of \
                  which are for the work; raise drainTimeout or lower --grace",
-                settings.drain_timeout_ms
+                millis(settings.drain_timeout)
             ));
         }
         Ok(GraceTimes { grace_ms, margin_ms, tell_ms })
@@ -98,7 +99,7 @@ mod tests {
             for grace_ms in 0..20_000 {
                 let Ok(times) = GraceTimes::new(&settings, Some(grace_ms)) else { continue };
                 // The keeper hears of a renewal a tell later, the next is due a heartbeat after the last.
-                let oldest_ms = settings.heartbeat_interval_ms + times.tell_ms;
+                let oldest_ms = millis(settings.heartbeat_interval) + times.tell_ms;
                 assert!(
                     oldest_ms + times.grace_ms + times.margin_ms < settings.core_config().hold_ms(),
                     "{preset} {grace_ms}"

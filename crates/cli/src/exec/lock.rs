@@ -16,6 +16,7 @@ use crate::run::{Signals, Startup};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::admin::{Election, SeatHolder};
+use tenure::clock::millis;
 use tenure::id::{Namespace, NodeId, PluginName};
 use tenure::settings::{Resolved, Source};
 use tenure::store::{Lanes, OpenOptions, StoreUrl};
@@ -91,7 +92,7 @@ struct Wanted<'a> {
 impl Wanted<'_> {
     async fn open<'a>(name: &'a str, seat: &PluginName, settings: &Settings) -> Result<Wanted<'a>, Failure> {
         let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
-        let request_timeout = Duration::from_millis(settings.request_timeout_ms);
+        let request_timeout = settings.request_timeout;
         let options = OpenOptions::with_request_timeout(request_timeout);
         let lanes = tenure::store::open(&settings.store, &options).await?;
         let election = Election { namespace, plugin: Some(seat.clone()) };
@@ -216,7 +217,7 @@ fn unique(mut resolved: Resolved) -> Result<Resolved, Failure> {
 /// for it, and there are few of them.
 fn at_once(usual: &Resolved) -> Vec<(&'static str, String)> {
     let settings: &Settings = &usual.settings;
-    let look_ms = (settings.heartbeat_interval_ms / 4).max(50);
+    let look_ms = (millis(settings.heartbeat_interval) / 4).max(50);
     vec![
         ("startupJitterMin", "0".to_owned()),
         ("startupJitterMax", "0".to_owned()),

@@ -19,6 +19,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::clock::{BootClock, Clock};
 use tenure::{LeaderGuard, Settings};
 use tokio::sync::watch;
@@ -145,7 +146,7 @@ fn is_token(name: &OsStr) -> bool {
 /// The end of the lease. The clock is read before the lease is, so this can only be too early.
 fn until_ms(guard: &LeaderGuard) -> u64 {
     let now_ms = BootClock.now_ms();
-    now_ms.saturating_add(u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX))
+    now_ms.saturating_add(millis(guard.remaining()))
 }
 
 impl KeeperHandle {

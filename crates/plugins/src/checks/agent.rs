@@ -14,6 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::id::IdError;
 use tenure::id::KindName;
 use tenure::job::{Handlers, JobContext, JobOutcome};
@@ -146,7 +147,7 @@ async fn one(check: &dyn Check, job: &JobRun, spec: &CheckSpec) -> CheckResult {
     };
     CheckResult {
         ok: detail.is_none(),
-        latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        latency_ms: millis(began.elapsed()),
         detail: detail.unwrap_or_default(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::HealthOptions;
 use tenure::Settings;
+use tenure::clock::millis;
 use tenure::metrics::{Prices, ProjectionLine, Surcharge};
 
 /// What ClusterHealth adds to the bill of a namespace with this many nodes, with the options derived from the settings. The
@@ -9,7 +10,7 @@ use tenure::metrics::{Prices, ProjectionLine, Surcharge};
 pub fn cost(settings: &Settings, nodes: u64) -> Surcharge {
     let options = HealthOptions::of(settings);
     let prices = Prices::of(settings);
-    let every_ms = u64::try_from(options.interval.as_millis()).unwrap_or(u64::MAX);
+    let every_ms = millis(options.interval);
     let (write, read) = (prices.write_per_1000_micros, prices.read_per_1000_micros);
     let refresh_ms = every_ms.saturating_mul(u64::from(options.refresh_looks.max(1)));
     let others = nodes.saturating_sub(1).min(options.rereads as u64);

@@ -48,6 +48,7 @@ pub use reader::{HealthView, ViewNode};
 use process::HealthProcess;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::metrics::{FigureKind, PluginFigure};
 use tenure::plugin::NodeHandle;
 use tenure::process::{ProcessContext, ProcessSpec};
@@ -113,28 +114,29 @@ impl HealthOptions {
     /// health costs a fraction of what leading does. The limits on what a node may cost ($4.60 a month by default, 2.5 requests
     /// in 5 s with `thrifty`) must hold with health running.
     pub fn of(settings: &Settings) -> HealthOptions {
-        let interval_ms = settings.presence_interval_ms.max(24 * settings.election_interval_ms);
+        let interval_ms = millis(settings.presence_interval.max(24 * settings.election_interval));
         HealthOptions {
             interval: Duration::from_millis(interval_ms),
             refresh_looks: 3,
             retention: Duration::from_secs(3600),
-            probe_timeout: Duration::from_millis(settings.request_timeout_ms.max(1000)),
+            probe_timeout: settings.request_timeout.max(Duration::from_secs(1)),
             rereads: 4,
         }
     }
 
     fn assessment(&self, settings: &Settings) -> AssessmentConfig {
-        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4);
-        let down_ms = settings.presence_interval_ms * 3;
+        // So that nothing that is added to it overflows.
+        let ms = |time| millis(time).min(u64::MAX / 4);
+        let down_ms = millis(settings.presence_interval) * 3;
         AssessmentConfig {
-            suspect_ms: settings.presence_interval_ms * 2,
+            suspect_ms: millis(settings.presence_interval) * 2,
             down_ms,
             retention_ms: ms(self.retention),
             calm_ms: down_ms,
             flap_window_ms: down_ms * 10,
             flap_hold_ms: down_ms * 2,
-            stall_ms: settings.heartbeat_interval_ms,
-            slow_ms: settings.heartbeat_interval_ms,
+            stall_ms: millis(settings.heartbeat_interval),
+            slow_ms: millis(settings.heartbeat_interval),
             refresh_ms: ms(self.interval).saturating_mul(u64::from(self.refresh_looks.max(1))),
             rereads: self.rereads,
         }

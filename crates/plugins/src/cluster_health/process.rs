@@ -9,6 +9,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::Clock;
+use tenure::clock::millis;
 use tenure::document::{Presence, PresenceEntry};
 use tenure::event::PluginEvent;
 use tenure::plugin::NodeHandle;
@@ -77,7 +78,7 @@ impl HealthProcess {
     }
 
     async fn work(&mut self) -> Result<(), LeadershipEnded> {
-        let interval_ms = u64::try_from(self.options.interval.as_millis()).unwrap_or(u64::MAX / 4).max(1);
+        let interval_ms = millis(self.options.interval).clamp(1, u64::MAX / 4);
         let retry_ms = interval_ms.min(RETRY_MAX_MS);
         // Judging without knowing what was already announced would announce it twice.
         let mut document = self.open(Duration::from_millis(retry_ms)).await?;

@@ -2,12 +2,13 @@
 
 use super::ScheduleOptions;
 use tenure::Settings;
+use tenure::clock::millis;
 use tenure::metrics::{Prices, ProjectionLine, Surcharge};
 
 /// What a ScheduleRunner adds to the bill of a namespace with this many nodes and up to 1,000 schedules. The leader pays all of
 /// it. Does not count jobs, or reads of agents and of changed schedules.
 pub fn cost(settings: &Settings, nodes: u64) -> Surcharge {
-    let look_ms = u64::try_from(ScheduleOptions::default().look_interval.as_millis()).unwrap_or(u64::MAX);
+    let look_ms = millis(ScheduleOptions::default().look_interval);
     let write = Prices::of(settings).write_per_1000_micros;
     Surcharge::of(vec![ProjectionLine::new("schedules: list pages", nodes.min(1), look_ms, write)])
 }

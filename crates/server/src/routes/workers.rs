@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
+use tenure::clock::millis;
 use tenure::id::{Label, WorkerId};
 use tenure::worker::{WorkerList, WorkerSpec};
 use utoipa::{IntoParams, ToSchema};
@@ -71,8 +72,8 @@ impl NewWorker {
             spec = spec.pod(pod);
         }
         let settings = state.node.settings();
-        let most_ms = u64::try_from(state.options.limits.worker_timeout.as_millis()).unwrap_or(u64::MAX);
-        let timeout_ms = self.timeout.unwrap_or(settings.worker_timeout_ms.min(most_ms));
+        let most_ms = millis(state.options.limits.worker_timeout);
+        let timeout_ms = self.timeout.unwrap_or(millis(settings.worker_timeout).min(most_ms));
         if timeout_ms > most_ms {
             return Err(Problem::invalid(format!(
                 "timeout = {timeout_ms}: must be at most {most_ms} over HTTP"
@@ -101,9 +102,9 @@ impl NewWorker {
             )));
         }
         // One write per heartbeat and, if it takes jobs, one look at its inbox.
-        let looks_ms = settings.job_idle_interval_ms.max(settings.job_poll_interval_ms);
+        let looks_ms = millis(settings.job_idle_interval.max(settings.job_poll_interval));
         let looks = if self.kinds.is_empty() { 0.0 } else { 1000.0 / looks_ms as f64 };
-        let requests_per_second = 1000.0 / settings.worker_heartbeat_interval_ms as f64 + looks;
+        let requests_per_second = 1000.0 / millis(settings.worker_heartbeat_interval) as f64 + looks;
         let registration = self.registration;
         let request = RegistrationRequest {
             id: worker_id,

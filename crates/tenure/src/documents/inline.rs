@@ -1,6 +1,7 @@
 //! A document whose requests are sent, one after the other, by whoever waits for it.
 
 use super::{Codec, DocumentClient};
+use crate::clock::millis;
 use crate::error::{Detail, Error, ErrorKind};
 use crate::guard::LeaderGuard;
 use std::fmt::Display;
@@ -67,7 +68,7 @@ impl<C: Codec<Body: Clone>> InlineDocument<C> {
     }
 
     fn now(&self) -> Time {
-        Time(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX / 4))
+        Time(millis(self.began.elapsed()))
     }
 
     /// Sends the next request, if one is due. `body` is what is written; without one, nothing is.

@@ -1,6 +1,7 @@
 //! Runs one life of the coordinator: guard, drain, events and figures. It decides nothing.
 
 use super::{Command, ElectionOutputs, SeatClient};
+use crate::clock::millis;
 use crate::diagnostics::CycleLog;
 use crate::event::{EventKind, LostReason};
 use crate::guard::{LeaderGuard, Leadership};
@@ -75,8 +76,10 @@ impl ElectionHost {
         settings: &Settings,
     ) -> ElectionHost {
         commands.repeat_end();
-        let patience_ms =
-            ContentionWatch::limit_ms(settings.heartbeat_interval_ms, settings.contention_threshold_permille);
+        let patience_ms = ContentionWatch::limit_ms(
+            millis(settings.heartbeat_interval),
+            settings.contention_threshold_permille,
+        );
         ElectionHost {
             start: Some(random),
             commands,

@@ -40,7 +40,7 @@ impl SeatReader {
         SeatReader {
             store,
             key: Arc::from(keys.seat()),
-            timeout: Duration::from_millis(settings.request_timeout_ms),
+            timeout: settings.request_timeout,
             pointers,
             may_be_hidden: false,
             warned: Arc::default(),

@@ -69,7 +69,7 @@ impl SeatClient {
         counters: Arc<Counters>,
         pointers: SnapshotPointers,
     ) -> SeatClient {
-        let request_timeout = Duration::from_millis(settings.request_timeout_ms);
+        let request_timeout = settings.request_timeout;
         let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
         let shared_settings = Arc::new(settings.shared());
         let (document, differences, trouble) = Default::default();

@@ -1,7 +1,7 @@
 //! Events by their wire names, and as JSON.
 
 use super::EventKind;
-use crate::process::ms;
+use crate::clock::millis;
 use crate::workers::WorkerInfo;
 use serde_json::{Value, json};
 use tenure_core::{ElectionCause, NodeId, SeatProblem};
@@ -67,14 +67,14 @@ impl EventKind {
             | EventKind::ProcessesStuck
             | EventKind::Stopped => Value::Null,
             EventKind::StartupJitter { wait } | EventKind::AwaitingTurn { wait } => {
-                json!({"waitMs": ms(*wait)})
+                json!({"waitMs": millis(*wait)})
             }
             EventKind::ElectionStarted { cause } => json!({"cause": cause_name(*cause)}),
             EventKind::ElectionCheck { leader, unchanged } => {
-                json!({"leader": id(leader), "unchangedMs": ms(*unchanged)})
+                json!({"leader": id(leader), "unchangedMs": millis(*unchanged)})
             }
             EventKind::LeaderDown { leader, unchanged } => {
-                json!({"leader": leader.as_str(), "unchangedMs": ms(*unchanged)})
+                json!({"leader": leader.as_str(), "unchangedMs": millis(*unchanged)})
             }
             EventKind::LeaderRecovered { leader } => json!({"leader": leader.as_str()}),
             EventKind::LeaderChanged { previous, new } => {
@@ -87,7 +87,7 @@ impl EventKind {
                 json!({"deadlineBootMs": deadline_boot_ms})
             }
             EventKind::LeaseRenewed { deadline_boot_ms, latency } => {
-                json!({"deadlineBootMs": deadline_boot_ms, "latencyMs": ms(*latency)})
+                json!({"deadlineBootMs": deadline_boot_ms, "latencyMs": millis(*latency)})
             }
             EventKind::LostLeadership { reason, vacated, acted_until_boot_ms } => {
                 json!({"reason": reason.as_str(), "vacated": vacated, "actedUntilBootMs": acted_until_boot_ms})
@@ -108,7 +108,7 @@ impl EventKind {
             | EventKind::StoreDenied { detail }
             | EventKind::StoreUnsafe { detail } => json!({"detail": detail}),
             EventKind::CandidateRestarted { attempt, wait } => {
-                json!({"attempt": attempt, "waitMs": ms(*wait)})
+                json!({"attempt": attempt, "waitMs": millis(*wait)})
             }
             EventKind::WorkerRegistered(worker)
             | EventKind::WorkerDeregistered(worker)
@@ -138,18 +138,18 @@ impl EventKind {
             EventKind::ProcessExited { process, outcome, ran, restart_in, detail } => json!({
                 "process": &**process,
                 "outcome": outcome.as_str(),
-                "ranMs": ms(*ran),
-                "restartInMs": restart_in.map(ms),
+                "ranMs": millis(*ran),
+                "restartInMs": restart_in.map(millis),
                 "detail": detail.as_deref(),
             }),
             EventKind::Plugin(event) => event.fields.clone(),
             EventKind::ProcessesGaveUp { process, cause, hold } => {
-                json!({"process": process.as_deref(), "cause": cause, "holdMs": ms(*hold)})
+                json!({"process": process.as_deref(), "cause": cause, "holdMs": millis(*hold)})
             }
             EventKind::ContentionDetected { duration, expected, stalled } => {
-                let (duration, expected) = (ms(*duration), ms(*expected));
+                let (duration, expected) = (millis(*duration), millis(*expected));
                 let ratio = duration as f64 / expected.max(1) as f64;
-                json!({"duration": duration, "expected": expected, "ratio": ratio, "stalledMs": ms(*stalled)})
+                json!({"duration": duration, "expected": expected, "ratio": ratio, "stalledMs": millis(*stalled)})
             }
         }
     }
@@ -168,6 +168,6 @@ fn worker_json(worker: &WorkerInfo) -> Value {
         "workerId": worker.worker_id.as_str(),
         "pluginType": worker.plugin_type.as_str(),
         "pod": worker.pod.as_str(),
-        "timeout": ms(worker.timeout),
+        "timeout": millis(worker.timeout),
     })
 }

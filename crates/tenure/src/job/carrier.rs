@@ -2,6 +2,7 @@
 
 use super::documents::{InboxCodec, LedgerCodec};
 use super::{Jobs, SHARDS};
+use crate::clock::millis;
 use crate::documents::{DocumentClient, Documents};
 use crate::guard::LeaderGuard;
 use crate::keys::Keys;
@@ -72,7 +73,7 @@ pub(super) struct LeaderStore {
 
 impl Jobs {
     pub(super) fn documents(&self) -> Documents {
-        let timeout = Duration::from_millis(self.settings.request_timeout_ms);
+        let timeout = self.settings.request_timeout;
         Documents::new(Arc::clone(&self.store), Arc::clone(&self.reporter.namespace), timeout)
     }
 }
@@ -148,7 +149,7 @@ impl LeaderStore {
         if !matches!(answer, DocumentAnswer::Written(WriteAnswer::Won(_))) {
             return false;
         }
-        let every = Duration::from_millis(self.place.settings.job_retention_ms / 10).min(REMOVALS_EVERY);
+        let every = (self.place.settings.job_retention / 10).min(REMOVALS_EVERY);
         let due = {
             let (mut looked, now) = (self.looked.lock(), Instant::now());
             let due = looked.is_none_or(|at| now - at >= every);
@@ -167,7 +168,7 @@ impl LeaderStore {
         let Ok((newest, _)) = self.documents.list(newest, 1).await else { return };
         let Some(now) = newest.first().map(|entry| entry.modified.0) else { return };
         let Ok((old, _)) = self.documents.list(&self.keys.done(), REMOVALS_MAX).await else { return };
-        let retention_ms = self.place.settings.job_retention_ms;
+        let retention_ms = millis(self.place.settings.job_retention);
         let old = old.into_iter().filter(|entry| now.saturating_sub(entry.modified.0) > retention_ms);
         let mut removals = JoinSet::new();
         for entry in old {

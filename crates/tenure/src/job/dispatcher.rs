@@ -5,6 +5,7 @@ use super::carrier::LeaderStore;
 use super::pool::Pool;
 use super::spec::JobSpec;
 use super::{Jobs, RETIRE_MS, SHARDS};
+use crate::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
 use crate::metrics::Counters;
@@ -111,11 +112,11 @@ impl Dispatcher {
             epoch,
             shards: SHARDS,
             entries_max: options.inbox_entries.clamp(1, 256),
-            fast_ms: settings.job_poll_interval_ms,
-            slow_ms: settings.job_idle_interval_ms.max(settings.job_poll_interval_ms),
-            claim_timeout_ms: settings.job_claim_timeout_ms,
+            fast_ms: millis(settings.job_poll_interval),
+            slow_ms: millis(settings.job_idle_interval.max(settings.job_poll_interval)),
+            claim_timeout_ms: millis(settings.job_claim_timeout),
             // The worker gives up first, writes after a linger, and is seen with the next look.
-            margin_ms: settings.job_idle_interval_ms * 2 + settings.request_timeout_ms * 4,
+            margin_ms: millis(settings.job_idle_interval * 2 + settings.request_timeout * 4),
             retire_ms: RETIRE_MS,
             keep_finished: options.keep_finished,
         };

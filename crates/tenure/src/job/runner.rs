@@ -3,6 +3,7 @@
 mod life;
 
 use super::Jobs;
+use crate::clock::millis;
 use crate::workers::{Worker, WorkerEnd};
 use life::Runner;
 use std::collections::BTreeMap;
@@ -146,14 +147,14 @@ impl JobRunner {
     /// Like [`start`](JobRunner::start), with options.
     pub fn start_with(place: &Jobs, worker: Worker, handlers: Handlers, options: RunnerOptions) -> JobRunner {
         let settings = &place.settings;
-        let fast_ms = settings.job_poll_interval_ms;
+        let fast_ms = millis(settings.job_poll_interval);
         let concurrency = options.concurrency.max(1);
         let config = ClaimerConfig {
             incarnation: Incarnation(rand::random()),
             concurrency,
             claims_max: options.claims.max(concurrency),
             fast_ms,
-            slow_ms: settings.job_idle_interval_ms.max(fast_ms),
+            slow_ms: millis(settings.job_idle_interval).max(fast_ms),
             linger_ms: fast_ms / 4,
         };
         let worker = Arc::new(worker);

@@ -1,5 +1,6 @@
 //! The specification of a job, checked before anything is written.
 
+use crate::clock::millis;
 use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
@@ -113,7 +114,7 @@ impl JobSpec {
 
     pub(crate) fn check(&self) -> Result<JobRecord, Error> {
         let ms = |field: &'static str, time: Duration, least: u64| {
-            let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            let ms = millis(time);
             let rule = "must be at least 1 ms (a backoff may be 0) and at most a day";
             match (least..=TIME_MAX_MS).contains(&ms) {
                 true => Ok(ms),

@@ -1,5 +1,6 @@
 //! What requests cost: by measured rates, and by a formula for the steady state.
 
+use crate::clock::millis;
 use crate::settings::Settings;
 use serde::Serialize;
 use tenure_store::StoreUrl;
@@ -132,15 +133,20 @@ impl Projection {
         let (write, read) = (prices.write_per_1000_micros, prices.read_per_1000_micros);
         // One list page per 1,000 workers; a quarter as often while there are none.
         let pages = workers.div_ceil(1000).max(1) * nodes.min(1);
-        let sweep_ms = settings.worker_sweep_interval_ms * if workers == 0 { 4 } else { 1 };
+        let sweep_ms = millis(settings.worker_sweep_interval) * if workers == 0 { 4 } else { 1 };
         let mut lines = vec![
-            line("renewals of the leader", nodes.min(1), settings.heartbeat_interval_ms, write),
-            line("looks of the standbys", nodes.saturating_sub(1), settings.election_interval_ms, read),
-            line("presences", nodes, settings.presence_interval_ms, write),
+            line("renewals of the leader", nodes.min(1), millis(settings.heartbeat_interval), write),
+            line("looks of the standbys", nodes.saturating_sub(1), millis(settings.election_interval), read),
+            line("presences", nodes, millis(settings.presence_interval), write),
             line("list pages of the leader", pages, sweep_ms, write),
         ];
         if workers > 0 {
-            lines.push(line("heartbeats of workers", workers, settings.worker_heartbeat_interval_ms, write));
+            lines.push(line(
+                "heartbeats of workers",
+                workers,
+                millis(settings.worker_heartbeat_interval),
+                write,
+            ));
         }
         let Surcharge { lines, requests_per_month, cost_per_month } = Surcharge::of(lines);
         Projection { nodes, workers, lines, requests_per_month, cost_per_month }

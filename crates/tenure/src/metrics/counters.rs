@@ -3,6 +3,7 @@
 use super::jobs::JobFigures;
 use super::{Histogram, LaneRequests, Metrics, Prices, Requests};
 use crate::clock::Clock;
+use crate::clock::millis;
 use crate::event::EventKind;
 use crate::guard::Leadership;
 use crate::settings::Settings;
@@ -129,7 +130,7 @@ impl Counters {
             latencies: HeartbeatLatencies::default(),
             heartbeats: 0,
             durations: ElectionDurations::default(),
-            contention: ContentionWatch::new(settings.heartbeat_interval_ms, threshold),
+            contention: ContentionWatch::new(millis(settings.heartbeat_interval), threshold),
             elections: 0,
             leader_changes: 0,
             workers: WorkerFigures::default(),
@@ -143,7 +144,7 @@ impl Counters {
             node: Arc::from(settings.node.as_str()),
             clock,
             prices: Prices::billed(settings),
-            expected_ms: settings.heartbeat_interval_ms,
+            expected_ms: millis(settings.heartbeat_interval),
             leadership,
             lease: Meter::default(),
             bulk: Meter::default(),

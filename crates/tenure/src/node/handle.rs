@@ -107,7 +107,7 @@ impl NodeHandle {
     /// The documents of the namespace, and the presences of its nodes.
     pub fn documents(&self) -> Documents {
         let reporter = self.reporter();
-        let timeout = Duration::from_millis(self.settings().request_timeout_ms);
+        let timeout = self.settings().request_timeout;
         let (store, namespace) = (Arc::clone(&self.lanes.bulk), Arc::clone(&reporter.namespace));
         Documents::new(store, namespace, timeout).below(&self.host.keys)
     }

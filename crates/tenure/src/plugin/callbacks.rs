@@ -38,7 +38,7 @@ impl Callbacks {
         settings: &Settings,
     ) -> Callbacks {
         // Half of the drain; the other half is for stopping what did not stop by itself.
-        let grace = Duration::from_millis(settings.drain_timeout_ms / 2);
+        let grace = settings.drain_timeout / 2;
         let leave = CancellationToken::new();
         Callbacks { name: Arc::from(plugin.name()), plugin, leadership, reporter, grace, leave }
     }

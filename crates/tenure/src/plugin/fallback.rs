@@ -2,6 +2,7 @@
 
 use super::service::Service;
 use super::{Mode, PluginView};
+use crate::clock::millis;
 use crate::election::SeatReader;
 use crate::error::Error;
 use crate::event::{Event, EventKind};
@@ -37,10 +38,10 @@ pub(super) fn start(
     let settings = service.settings();
     // Nodes in the other seat's election wait out the takeover delay and look every interval; three intervals leave room for
     // the ranks that hold back.
-    let every_ms = settings.election_interval_ms;
+    let every_ms = millis(settings.election_interval);
     let choice = SeatChoice::new(SeatChoiceConfig {
         every_ms,
-        patience_ms: settings.takeover_delay_ms + 3 * every_ms,
+        patience_ms: millis(settings.takeover_delay) + 3 * every_ms,
     });
     let namespace = service.namespace_id();
     let (keys, own_keys) = (Keys::global(namespace), Keys::per_plugin(namespace, &plugin));

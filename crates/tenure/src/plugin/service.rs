@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tenure_core::{FenceRule, Role};
 use tenure_core::{Namespace, PluginName};
 use tenure_store::{Lanes, OpenOptions};
@@ -180,7 +179,7 @@ async fn open(hooks: &Hooks, settings: &Settings) -> Result<Lanes, Error> {
     match &hooks.lanes {
         Some(lanes) => Ok(lanes.clone()),
         None => {
-            let timeout = Duration::from_millis(settings.request_timeout_ms);
+            let timeout = settings.request_timeout;
             Ok(tenure_store::open(&settings.store, &OpenOptions::with_request_timeout(timeout)).await?)
         }
     }

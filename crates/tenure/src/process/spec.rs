@@ -1,7 +1,7 @@
 //! What a process is, declared before it runs.
 
 use super::context::ProcessContext;
-use super::ms;
+use crate::clock::millis;
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
@@ -113,8 +113,8 @@ impl ProcessSpec {
     pub(super) fn plan(&self) -> ProcessConfig {
         ProcessConfig {
             restart: self.restart,
-            ready_within_ms: self.ready_within.map(ms),
-            stop_grace_ms: ms(self.stop_grace),
+            ready_within_ms: self.ready_within.map(millis),
+            stop_grace_ms: millis(self.stop_grace),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::field::Raw;
 use super::{CoordinationMode, Loader, Preset, Resolved, Settings, SettingsError};
+use crate::clock::millis;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// use tenure::settings::Settings;
 ///
 /// let settings = Settings::builder().namespace("reports").heartbeat_interval(Duration::from_millis(500)).build()?;
-/// assert_eq!(settings.heartbeat_interval_ms, 500);
+/// assert_eq!(settings.heartbeat_interval, Duration::from_millis(500));
 ///
 /// let error = Settings::builder().heartbeat_interval(Duration::from_secs(4)).build().unwrap_err();
 /// assert!(error.to_string().contains("`leaseTimeout` must be greater than `heartbeatInterval`"));
@@ -42,7 +43,7 @@ macro_rules! setters {
 
 impl From<Duration> for Raw {
     fn from(time: Duration) -> Raw {
-        Raw::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        Raw::from(millis(time))
     }
 }
 

@@ -13,6 +13,7 @@ use super::{CoordinationMode, Preset, Settings, StoreUrl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The object of a file that holds the service's settings.
 const BLOCK: &str = "globalCoordinator";
@@ -48,7 +49,7 @@ const KNOWN_VARIABLES: &[&str] = &[
 ///     .env([("TENURE_NAMESPACE", "reports")])
 ///     .flag("leaseTimeout", "2000")
 ///     .load()?;
-/// assert_eq!(resolved.settings.lease_timeout_ms, 2000);
+/// assert_eq!(resolved.settings.lease_timeout, std::time::Duration::from_secs(2));
 /// assert_eq!(resolved.source("leaseTimeout"), Some(&Source::Flag("--lease-timeout".into())));
 /// assert_eq!(resolved.source("heartbeatInterval"), Some(&Source::Preset("fast")));
 /// # Ok::<(), tenure::settings::SettingsError>(())
@@ -389,31 +390,31 @@ fn blank(places: &Places) -> Settings {
         store: StoreUrl::Sqlite { path },
         eligible: false,
         coordination_mode: CoordinationMode::PerPlugin,
-        heartbeat_interval_ms: 0,
-        lease_timeout_ms: 0,
+        heartbeat_interval: Duration::ZERO,
+        lease_timeout: Duration::ZERO,
         lease_hold_factor_permille: 0,
         lease_expiry_factor_permille: 0,
-        takeover_delay_ms: 0,
-        election_interval_ms: 0,
-        startup_jitter_min_ms: 0,
-        startup_jitter_max_ms: 0,
-        election_settle_ms: 0,
-        presence_interval_ms: 0,
-        worker_heartbeat_interval_ms: 0,
-        worker_timeout_ms: 0,
-        worker_sweep_interval_ms: 0,
-        worker_retention_ms: 0,
-        node_retention_ms: 0,
-        job_poll_interval_ms: 0,
-        job_idle_interval_ms: 0,
-        job_claim_timeout_ms: 0,
-        job_retention_ms: 0,
-        store_clock_margin_ms: 0,
-        request_timeout_ms: 0,
-        drain_timeout_ms: 0,
+        takeover_delay: Duration::ZERO,
+        election_interval: Duration::ZERO,
+        startup_jitter_min: Duration::ZERO,
+        startup_jitter_max: Duration::ZERO,
+        election_settle: Duration::ZERO,
+        presence_interval: Duration::ZERO,
+        worker_heartbeat_interval: Duration::ZERO,
+        worker_timeout: Duration::ZERO,
+        worker_sweep_interval: Duration::ZERO,
+        worker_retention: Duration::ZERO,
+        node_retention: Duration::ZERO,
+        job_poll_interval: Duration::ZERO,
+        job_idle_interval: Duration::ZERO,
+        job_claim_timeout: Duration::ZERO,
+        job_retention: Duration::ZERO,
+        store_clock_margin: Duration::ZERO,
+        request_timeout: Duration::ZERO,
+        drain_timeout: Duration::ZERO,
         telemetry_prefix: String::new(),
         epoch_fencing_enabled: true,
-        epoch_grace_period_ms: 0,
+        epoch_grace_period: Duration::ZERO,
         diagnostics_enabled: false,
         contention_detection_enabled: true,
         contention_threshold_permille: 0,

@@ -1,6 +1,8 @@
 //! Rules between settings. Rules of one setting alone are its kind's.
 
 use super::Settings;
+use crate::clock::millis;
+use std::time::Duration;
 
 /// What a broken rule means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +83,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn lease_outlives_heartbeat(settings: &Settings) -> Option<String> {
-    let (lease, heartbeat) = (settings.lease_timeout_ms, settings.heartbeat_interval_ms);
+    let (lease, heartbeat) = (millis(settings.lease_timeout), millis(settings.heartbeat_interval));
     if lease <= heartbeat {
         return Some(
             "`leaseTimeout` must be greater than `heartbeatInterval`, at least 1.5 times as long: otherwise every lease \
@@ -106,7 +108,7 @@ fn expiry_outlives_hold(settings: &Settings) -> Option<String> {
 
 fn hold_survives_a_lost_renewal(settings: &Settings) -> Option<String> {
     let allowed = lease_outlives_heartbeat(settings).is_none();
-    (allowed && settings.core_config().hold_ms() < settings.heartbeat_interval_ms * 2).then(|| {
+    (allowed && settings.core_config().hold_ms() < millis(settings.heartbeat_interval) * 2).then(|| {
         "`leaseTimeout` × `leaseHoldFactor` is less than 2 × `heartbeatInterval`: a single slow or lost renewal can \
          cost leadership"
             .to_owned()
@@ -115,7 +117,7 @@ fn hold_survives_a_lost_renewal(settings: &Settings) -> Option<String> {
 
 fn request_leaves_room_for_another(settings: &Settings) -> Option<String> {
     let hold_ms = settings.core_config().hold_ms();
-    (settings.request_timeout_ms * 2 >= hold_ms).then(|| {
+    (millis(settings.request_timeout) * 2 >= hold_ms).then(|| {
         format!(
             "`requestTimeout` must be less than half of `leaseTimeout` × `leaseHoldFactor` ({hold_ms} ms): a renewal \
              that hangs must time out soon enough to be retried"
@@ -125,7 +127,7 @@ fn request_leaves_room_for_another(settings: &Settings) -> Option<String> {
 
 fn standby_looks_twice(settings: &Settings) -> Option<String> {
     let most_ms = settings.core_config().expiry_ms() / 2;
-    (settings.election_interval_ms > most_ms).then(|| {
+    (millis(settings.election_interval) > most_ms).then(|| {
         format!(
             "`electionInterval` must be at most half of `leaseTimeout` × `leaseExpiryFactor` ({most_ms} ms): a \
              standby that reads the seat less often notices a failure late"
@@ -134,19 +136,19 @@ fn standby_looks_twice(settings: &Settings) -> Option<String> {
 }
 
 fn jitter_has_a_range(settings: &Settings) -> Option<String> {
-    (settings.startup_jitter_max_ms < settings.startup_jitter_min_ms)
+    (settings.startup_jitter_max < settings.startup_jitter_min)
         .then(|| "`startupJitterMax` must be >= `startupJitterMin`".to_owned())
 }
 
 fn node_may_miss_a_presence(settings: &Settings) -> Option<String> {
-    (settings.node_retention_ms < 3 * settings.presence_interval_ms).then(|| {
+    (settings.node_retention < 3 * settings.presence_interval).then(|| {
         "`nodeRetention` must be at least 3 × `presenceInterval`: otherwise the presence of a live node is removed"
             .to_owned()
     })
 }
 
 fn worker_may_miss_a_heartbeat(settings: &Settings) -> Option<String> {
-    (settings.worker_timeout_ms < 2 * settings.worker_heartbeat_interval_ms).then(|| {
+    (settings.worker_timeout < 2 * settings.worker_heartbeat_interval).then(|| {
         "`workerTimeout` must be at least 2 × `workerHeartbeatInterval`: otherwise a worker counts as dead \
          between two heartbeats"
             .to_owned()
@@ -155,7 +157,7 @@ fn worker_may_miss_a_heartbeat(settings: &Settings) -> Option<String> {
 
 fn store_takes_one_write_a_second(settings: &Settings) -> Option<String> {
     let service = tenure_store::one_write_a_second(&settings.store, None)?;
-    (settings.heartbeat_interval_ms < 1000).then(|| {
+    (settings.heartbeat_interval < Duration::from_secs(1)).then(|| {
         format!(
             "`heartbeatInterval` should be at least 1000 on {service}: it allows about one write per second to one \
              object and refuses more renewals"

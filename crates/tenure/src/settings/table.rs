@@ -4,7 +4,9 @@
 use super::field::{Computation, Fallback, Field, Kind, Slot, Value};
 use super::places::store_in;
 use super::{CoordinationMode, Preset, Settings};
+use crate::clock::millis;
 use std::path::PathBuf;
+use std::time::Duration;
 use tenure_core::NodeId;
 
 /// No duration of an election is longer than a day; more is a mistaken unit.
@@ -18,6 +20,20 @@ macro_rules! slot {
             set: |settings, value| {
                 if let Value::$value(value) = value {
                     settings.$field = value;
+                }
+            },
+        }
+    };
+}
+
+/// A field of [`Settings`] that is a time.
+macro_rules! time {
+    ($field:ident) => {
+        Slot {
+            get: |settings| Value::Millis(millis(settings.$field)),
+            set: |settings, value| {
+                if let Value::Millis(ms) = value {
+                    settings.$field = Duration::from_millis(ms);
                 }
             },
         }
@@ -40,7 +56,7 @@ macro_rules! choice {
     };
 }
 
-const fn millis(min: u64) -> Kind {
+const fn at_least(min: u64) -> Kind {
     Kind::Millis { min, max: DAY_MS }
 }
 
@@ -189,21 +205,21 @@ pub const FIELDS: &[Field] = &[
         env: "TENURE_HEARTBEAT_INTERVAL",
         also: &[],
         flag: "--heartbeat-interval",
-        kind: millis(50),
+        kind: at_least(50),
         default: Fallback::Text("1500"),
         doc: "How often the leader renews its lease, in ms. Default: 1500 (thrifty 9000, fast 300). At \
               most two thirds of leaseTimeout. Shorter: a lost renewal is made up for sooner, but every \
               renewal is a paid write. Longer: cheaper, but less room for a slow answer. Keep it at 1000 \
               or more on gs:// and on Cloudflare R2, which allow about one write per second to an object.",
         shared: true,
-        slot: slot!(Millis, heartbeat_interval_ms),
+        slot: time!(heartbeat_interval),
     },
     Field {
         name: "leaseTimeout",
         env: "TENURE_LEASE_TIMEOUT",
         also: &[],
         flag: "--lease-timeout",
-        kind: millis(1),
+        kind: at_least(1),
         default: Fallback::Text("2500"),
         doc: "The unit of the lease, in ms. Default: 2500 (thrifty 15000, fast 500). The leader may act \
               for leaseTimeout × leaseHoldFactor after sending a renewal; others take over after \
@@ -211,7 +227,7 @@ pub const FIELDS: &[Field] = &[
               crashed leader is replaced sooner. Longer: a slow or briefly unreachable store does not \
               cost leadership.",
         shared: true,
-        slot: slot!(Millis, lease_timeout_ms),
+        slot: time!(lease_timeout),
     },
     Field {
         name: "leaseHoldFactor",
@@ -246,79 +262,81 @@ pub const FIELDS: &[Field] = &[
         env: "TENURE_TAKEOVER_DELAY",
         also: &["COORDINATOR_TAKEOVER_DELAY"],
         flag: "--takeover-delay",
-        kind: millis(0),
+        kind: at_least(0),
         default: Fallback::Text("1000"),
         doc: "How long a standby waits for an unavailable leader to come back, in ms. Default: 1000 (fast \
               100). Comes on top of leaseTimeout × leaseExpiryFactor. Shorter: faster failover; 0 does \
               not wait at all. Longer: fewer changes of leader when the store falters.",
         shared: true,
-        slot: slot!(Millis, takeover_delay_ms),
+        slot: time!(takeover_delay),
     },
     Field {
         name: "electionInterval",
         env: "TENURE_ELECTION_INTERVAL",
         also: &["COORDINATOR_ELECTION_INTERVAL"],
         flag: "--election-interval",
-        kind: millis(50),
+        kind: at_least(50),
         default: Fallback::Computed {
             rule: "two thirds of heartbeatInterval",
             needs: &["heartbeatInterval"],
-            compute: Computation(|settings, _| (settings.heartbeat_interval_ms * 2 / 3).max(50).to_string()),
+            compute: Computation(|settings, _| {
+                (millis(settings.heartbeat_interval) * 2 / 3).max(50).to_string()
+            }),
         },
         doc: "How often a standby reads the seat, in ms. Default: two thirds of heartbeatInterval, which \
               is 1000 by default (thrifty 5000, fast 250). At most half of leaseTimeout × \
               leaseExpiryFactor. Shorter: a vacated seat is taken sooner, but every standby makes one \
               conditional read each time. Longer: fewer reads, and failover takes that much longer.",
         shared: true,
-        slot: slot!(Millis, election_interval_ms),
+        slot: time!(election_interval),
     },
     Field {
         name: "startupJitterMin",
         env: "TENURE_STARTUP_JITTER_MIN",
         also: &[],
         flag: "--startup-jitter-min",
-        kind: millis(0),
+        kind: at_least(0),
         default: Fallback::Text("0"),
         doc: "The shortest wait before the first request to the store, in ms. Default: 0. At most \
               startupJitterMax; if they are equal, the wait is exactly that long. Longer: every start \
               takes at least that much longer.",
         shared: true,
-        slot: slot!(Millis, startup_jitter_min_ms),
+        slot: time!(startup_jitter_min),
     },
     Field {
         name: "startupJitterMax",
         env: "TENURE_STARTUP_JITTER_MAX",
         also: &[],
         flag: "--startup-jitter-max",
-        kind: millis(0),
+        kind: at_least(0),
         default: Fallback::Text("5000"),
         doc: "The longest wait before the first request to the store, in ms. Default: 5000. Each start \
               picks a random time between startupJitterMin and this. Shorter: quicker starts; 0 suits a \
               few nodes and tests. Longer: a mass restart spreads over more time, but the first election \
               of a namespace waits for it.",
         shared: true,
-        slot: slot!(Millis, startup_jitter_max_ms),
+        slot: time!(startup_jitter_max),
     },
     Field {
         name: "electionSettle",
         env: "TENURE_ELECTION_SETTLE",
         also: &[],
         flag: "--election-settle",
-        kind: millis(0),
+        kind: at_least(0),
         default: Fallback::Text("500"),
         doc: "How long nodes that start together wait for each other before the first claim, in ms, on \
               top of startupJitterMax. Default: 500. Has no effect once there is a leader. Shorter: the \
               first leader is there sooner, but on a slow store may not be the first by name. Longer: the \
               ranking is complete.",
         shared: true,
-        slot: slot!(Millis, election_settle_ms),
+        slot: time!(election_settle),
     },
     Field {
         name: "presenceInterval",
         env: "TENURE_PRESENCE_INTERVAL",
         also: &[],
         flag: "--presence-interval",
-        kind: millis(1000),
+        kind: at_least(1000),
         // 50 nodes with a worker each must not cost more than $4.60 per node and month at S3's prices.
         default: Fallback::Text("20000"),
         doc: "How often a node refreshes its presence, in ms. Default: 20000 (thrifty 30000). After three \
@@ -327,75 +345,75 @@ pub const FIELDS: &[Field] = &[
               one write each time. Longer: cheaper, but a takeover may wait a moment for a node that is \
               gone.",
         shared: true,
-        slot: slot!(Millis, presence_interval_ms),
+        slot: time!(presence_interval),
     },
     Field {
         name: "nodeRetention",
         env: "TENURE_NODE_RETENTION",
         also: &[],
         flag: "--node-retention",
-        kind: millis(1000),
+        kind: at_least(1000),
         default: Fallback::Text("3600000"),
         doc: "How long the presence of a crashed node is kept, in ms. Default: 3600000. At least 3 × \
               presenceInterval. The leader removes it up to half of this time later. Shorter: `tenure \
               status` forgets dead nodes sooner. Longer: you can look at them for longer.",
         shared: true,
-        slot: slot!(Millis, node_retention_ms),
+        slot: time!(node_retention),
     },
     Field {
         name: "workerHeartbeatInterval",
         env: "TENURE_WORKER_HEARTBEAT_INTERVAL",
         also: &[],
         flag: "--worker-heartbeat-interval",
-        kind: millis(1000),
+        kind: at_least(1000),
         default: Fallback::Text("5000"),
         doc: "How often a worker refreshes its object, in ms. Default: 5000. A worker's timeout must be \
               at least twice this. Shorter: allows shorter timeouts, but every worker makes one write \
               each time. Longer: cheaper; with a worker on every node, this is the largest part of the \
               bill.",
         shared: true,
-        slot: slot!(Millis, worker_heartbeat_interval_ms),
+        slot: time!(worker_heartbeat_interval),
     },
     Field {
         name: "workerTimeout",
         env: "TENURE_WORKER_TIMEOUT",
         also: &[],
         flag: "--worker-timeout",
-        kind: millis(2000),
+        kind: at_least(2000),
         default: Fallback::Text("20000"),
         doc: "How long a worker may be silent before it counts as inactive, in ms, if it sets no timeout \
               of its own. Default: 20000. At least 2 × workerHeartbeatInterval. The leader notices up to \
               workerSweepInterval later. Shorter: dead workers are reported sooner. Longer: a slow store \
               or a paused process is forgiven.",
         shared: true,
-        slot: slot!(Millis, worker_timeout_ms),
+        slot: time!(worker_timeout),
     },
     Field {
         name: "workerSweepInterval",
         env: "TENURE_WORKER_SWEEP_INTERVAL",
         also: &[],
         flag: "--worker-sweep-interval",
-        kind: millis(500),
+        kind: at_least(500),
         default: Fallback::Text("5000"),
         doc: "How often the leader lists the workers, in ms. Default: 5000 (thrifty 20000). While there \
               are none, it lists only every fourth time. Each sweep is one list page per 1,000 workers, \
               from the leader alone. Shorter: a silent worker is noticed sooner after its timeout. \
               Longer: cheaper.",
         shared: true,
-        slot: slot!(Millis, worker_sweep_interval_ms),
+        slot: time!(worker_sweep_interval),
     },
     Field {
         name: "workerRetention",
         env: "TENURE_WORKER_RETENTION",
         also: &[],
         flag: "--worker-retention",
-        kind: millis(1000),
+        kind: at_least(1000),
         default: Fallback::Text("3600000"),
         doc: "How long the object of an inactive worker is kept before the leader removes it, in ms. \
               Default: 3600000. A new leader starts counting again. Shorter: the list stays short where \
               workers come and go without deregistering. Longer: you can look at dead workers for longer.",
         shared: true,
-        slot: slot!(Millis, worker_retention_ms),
+        slot: time!(worker_retention),
     },
     // The settings of jobs are not the service's: each process may look as often as it likes.
     Field {
@@ -403,75 +421,75 @@ pub const FIELDS: &[Field] = &[
         env: "TENURE_JOB_POLL_INTERVAL",
         also: &[],
         flag: "--job-poll-interval",
-        kind: millis(50),
+        kind: at_least(50),
         default: Fallback::Text("500"),
         doc: "How often the leader and workers look for changes to jobs while there are any, in ms. \
               Default: 500. Doubles with every look that finds nothing, up to jobIdleInterval. Shorter: \
               jobs start and finish sooner. Longer: fewer requests.",
         shared: false,
-        slot: slot!(Millis, job_poll_interval_ms),
+        slot: time!(job_poll_interval),
     },
     Field {
         name: "jobIdleInterval",
         env: "TENURE_JOB_IDLE_INTERVAL",
         also: &[],
         flag: "--job-idle-interval",
-        kind: millis(100),
+        kind: at_least(100),
         default: Fallback::Text("5000"),
         doc: "How often a worker without jobs reads its inbox, in ms. Default: 5000. Each look is one \
               conditional read; a leader without jobs does not look at all. If it is below \
               jobPollInterval, jobPollInterval counts. Shorter: the first job after a pause starts \
               sooner. Longer: idle workers cost less.",
         shared: false,
-        slot: slot!(Millis, job_idle_interval_ms),
+        slot: time!(job_idle_interval),
     },
     Field {
         name: "jobClaimTimeout",
         env: "TENURE_JOB_CLAIM_TIMEOUT",
         also: &[],
         flag: "--job-claim-timeout",
-        kind: millis(500),
+        kind: at_least(500),
         default: Fallback::Text("30000"),
         doc: "How long a job may stay unclaimed in a worker's inbox before the leader gives it to \
               another, in ms, by the leader's clock. Default: 30000. Should be several times \
               jobIdleInterval. Shorter: a worker that does not look delays work less. Longer: fewer \
               jobs are moved for nothing.",
         shared: false,
-        slot: slot!(Millis, job_claim_timeout_ms),
+        slot: time!(job_claim_timeout),
     },
     Field {
         name: "jobRetention",
         env: "TENURE_JOB_RETENTION",
         also: &[],
         flag: "--job-retention",
-        kind: millis(1000),
+        kind: at_least(1000),
         default: Fallback::Text("86400000"),
         doc: "How long finished jobs are kept once the leader has archived them, in ms, by the store's \
               clock. Default: 86400000. The jobs that finished last stay in the ledger in any case. \
               Shorter: fewer objects. Longer: more history.",
         shared: false,
-        slot: slot!(Millis, job_retention_ms),
+        slot: time!(job_retention),
     },
     Field {
         name: "storeClockMargin",
         env: "TENURE_STORE_CLOCK_MARGIN",
         also: &[],
         flag: "--store-clock-margin",
-        kind: millis(0),
+        kind: at_least(0),
         default: Fallback::Text("30000"),
         doc: "Extra time a seat must have been left unchanged before a starting node takes it without \
               watching it first, in ms. Default: 30000. Comes on top of leaseTimeout × leaseExpiryFactor, \
               by the store's clock. Shorter: quicker cold start after an outage, but more trust in the \
               store's clock. Longer: a store whose clock jumps does no harm.",
         shared: true,
-        slot: slot!(Millis, store_clock_margin_ms),
+        slot: time!(store_clock_margin),
     },
     Field {
         name: "requestTimeout",
         env: "TENURE_REQUEST_TIMEOUT",
         also: &[],
         flag: "--request-timeout",
-        kind: millis(10),
+        kind: at_least(10),
         default: Fallback::Computed {
             rule: "30 % of leaseTimeout × leaseHoldFactor",
             needs: &["leaseTimeout", "leaseHoldFactor"],
@@ -484,14 +502,14 @@ pub const FIELDS: &[Field] = &[
               than half of the hold, so that a renewal that hangs can be retried. Shorter: more tries \
               within a hold. Longer: a slow store still gets its answer through.",
         shared: false,
-        slot: slot!(Millis, request_timeout_ms),
+        slot: time!(request_timeout),
     },
     Field {
         name: "drainTimeout",
         env: "TENURE_DRAIN_TIMEOUT",
         also: &[],
         flag: "--drain-timeout",
-        kind: millis(0),
+        kind: at_least(0),
         default: Fallback::Text("3000"),
         doc: "How long leader-only work may take to stop in a hand-over or shutdown, in ms. Default: \
               3000. The seat is vacated afterwards, so a hand-over takes at most drainTimeout + \
@@ -499,7 +517,7 @@ pub const FIELDS: &[Field] = &[
               cleanly, but nobody else leads meanwhile. Keep it below the grace period of whatever stops \
               the process.",
         shared: false,
-        slot: slot!(Millis, drain_timeout_ms),
+        slot: time!(drain_timeout),
     },
     Field {
         name: "epochFencingEnabled",
@@ -519,14 +537,14 @@ pub const FIELDS: &[Field] = &[
         env: "TENURE_EPOCH_GRACE_PERIOD",
         also: &[],
         flag: "--epoch-grace-period",
-        kind: millis(0),
+        kind: at_least(0),
         default: Fallback::Text("5000"),
         doc: "How long after a change of leader a task of the previous epoch may still be accepted, in \
               ms, if it was also dispatched within that time. Default: 5000. 0 is strict: nothing from a \
               former leader is ever accepted. Longer: a change of leader loses less work in progress, but \
               the former leader's work can take effect beside the new one's for that long.",
         shared: true,
-        slot: slot!(Millis, epoch_grace_period_ms),
+        slot: time!(epoch_grace_period),
     },
     Field {
         name: "telemetryPrefix",

@@ -4,6 +4,7 @@ use super::registry::{SnapshotPointers, Workers};
 use super::spec::WorkerSpec;
 use super::worker::Worker;
 use crate::clock::Clock;
+use crate::clock::millis;
 use crate::election::{Reporter, SeatReader};
 use crate::error::Error;
 use crate::event::{Event, EventKind};
@@ -61,8 +62,8 @@ impl Observer {
             stop: stopped,
         };
         let observer = SeatObserver::new(SeatObserverConfig {
-            every_ms: settings.election_interval_ms,
-            patience_ms: settings.takeover_delay_ms,
+            every_ms: millis(settings.election_interval),
+            patience_ms: millis(settings.takeover_delay),
             may_be_hidden: false,
             clears: false,
             node: Some(settings.node),

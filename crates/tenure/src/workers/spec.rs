@@ -1,6 +1,7 @@
 //! What a worker says about itself, checked before anything is written.
 
 use super::documents::TIMEOUT_MAX_MS;
+use crate::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;
 use serde_json::{Map, Value};
@@ -49,7 +50,7 @@ impl WorkerSpec {
 
     /// How long it may stay silent: at least two `workerHeartbeatInterval`, at most 24 h.
     pub fn timeout(mut self, timeout: Duration) -> WorkerSpec {
-        self.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        self.timeout_ms = Some(millis(timeout));
         self
     }
 
@@ -89,8 +90,8 @@ impl WorkerSpec {
     }
 
     pub(crate) fn check(&self, settings: &Settings) -> Result<CheckedSpec, Error> {
-        let heartbeat_ms = settings.worker_heartbeat_interval_ms;
-        let timeout_ms = self.timeout_ms.unwrap_or(settings.worker_timeout_ms);
+        let heartbeat_ms = millis(settings.worker_heartbeat_interval);
+        let timeout_ms = self.timeout_ms.unwrap_or(millis(settings.worker_timeout));
         let (least_ms, most_ms) = (2 * heartbeat_ms, TIMEOUT_MAX_MS);
         if !(least_ms..=most_ms).contains(&timeout_ms) {
             let rule = format!(

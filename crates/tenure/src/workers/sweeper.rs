@@ -3,6 +3,7 @@
 
 use super::documents::{ListedWorker, ListedWorkerCodec, SnapshotCodec};
 use super::registry::{SnapshotPointers, WorkerRegistry};
+use crate::clock::millis;
 use crate::documents::{DocumentClient, Documents};
 use crate::forget::forgotten;
 use crate::guard::{LeaderGuard, Leadership};
@@ -48,12 +49,12 @@ impl Sweeper {
         pointers: SnapshotPointers,
         registry: WorkerRegistry,
     ) -> Sweeper {
-        let timeout = Duration::from_millis(settings.request_timeout_ms);
+        let timeout = settings.request_timeout;
         let documents = Documents::new(Arc::clone(&store), Arc::clone(&registry.reporter.namespace), timeout);
         let config = SweepConfig {
-            sweep_ms: settings.worker_sweep_interval_ms,
-            retention_ms: settings.worker_retention_ms,
-            node_retention_ms: settings.node_retention_ms,
+            sweep_ms: millis(settings.worker_sweep_interval),
+            retention_ms: millis(settings.worker_retention),
+            node_retention_ms: millis(settings.node_retention),
             snapshot_weight_max: BODY_MAX_BYTES as u64,
         };
         let client = Client {
@@ -62,7 +63,7 @@ impl Sweeper {
             documents,
             keys,
             timeout,
-            node_retention_ms: settings.node_retention_ms,
+            node_retention_ms: millis(settings.node_retention),
             leadership,
             registry,
         };

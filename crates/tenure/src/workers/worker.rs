@@ -3,6 +3,7 @@
 use super::documents::WorkerCodec;
 use super::registry::WorkerInfo;
 use super::spec::WorkerSpec;
+use crate::clock::millis;
 use crate::documents::{DocumentClient, Documents};
 use crate::election::Reporter;
 use crate::error::{Error, ErrorKind};
@@ -51,7 +52,7 @@ impl WorkerHost {
         reporter: Reporter,
         leadership: watch::Receiver<Leadership>,
     ) -> WorkerHost {
-        let timeout = Duration::from_millis(settings.request_timeout_ms);
+        let timeout = settings.request_timeout;
         let documents = Documents::new(store, Arc::clone(&reporter.namespace), timeout);
         WorkerHost { documents, keys, follows: None, settings, reporter, leadership }
     }
@@ -69,7 +70,7 @@ impl WorkerHost {
 
     /// How long work may take to stop, according to the same settings.
     pub(crate) fn drain(&self) -> Duration {
-        Duration::from_millis(self.settings.drain_timeout_ms)
+        self.settings.drain_timeout
     }
 
     pub(crate) fn register(&self, spec: &WorkerSpec) -> Result<Worker, Error> {
@@ -82,7 +83,7 @@ impl WorkerHost {
             active: true,
         };
         let incarnation = Incarnation(rand::random());
-        let heartbeat_ms = self.settings.worker_heartbeat_interval_ms;
+        let heartbeat_ms = millis(self.settings.worker_heartbeat_interval);
         let (status, watcher) =
             watch::channel(WorkerStatus { life: Some(incarnation), ..WorkerStatus::default() });
         let (stop, silent) = (CancellationToken::new(), CancellationToken::new());

@@ -1,6 +1,7 @@
 //! Settings files: formats, wrong entries, and files that are none.
 
 use super::{accepted, flags, json, loader, refusal, toml};
+use tenure::clock::millis;
 
 #[test]
 fn unknown_fields_are_refused_with_the_nearest_name_and_without_their_value() {
@@ -40,9 +41,9 @@ fn wrong_types_are_refused() {
     assert!(refusal(json(r#"{"leaseTimeout": null}"#)).contains("not null"));
     assert!(refusal(flags(&[("leaseTimeout", "1e3")])).contains("must be a time with its unit (500ms,"));
     for time in ["2s500ms", "2500"] {
-        assert_eq!(accepted(flags(&[("leaseTimeout", time)])).lease_timeout_ms, 2500);
+        assert_eq!(millis(accepted(flags(&[("leaseTimeout", time)])).lease_timeout), 2500);
     }
-    assert_eq!(accepted(toml("leaseTimeout = \"2s500ms\"")).lease_timeout_ms, 2500);
+    assert_eq!(millis(accepted(toml("leaseTimeout = \"2s500ms\"")).lease_timeout), 2500);
     assert!(refusal(flags(&[("leaseTimeout", "")])).contains("leaseTimeout = \"\""));
 }
 
@@ -56,7 +57,7 @@ fn the_format_follows_name_then_content() {
         ("a.conf", "\u{feff}takeoverDelay = 7"),
     ] {
         let settings = accepted(loader().file_text(name, text).load());
-        assert_eq!(settings.takeover_delay_ms, 7, "{name}");
+        assert_eq!(millis(settings.takeover_delay), 7, "{name}");
     }
     accepted(toml(""));
     assert!(refusal(json("")).contains("is not valid JSON"));
@@ -72,7 +73,7 @@ fn missing_unreadable_and_oversized_files_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name);
     std::fs::write(path("good.toml"), "takeoverDelay = 7").expect("written");
-    assert_eq!(accepted(loader().file(path("good.toml")).load()).takeover_delay_ms, 7);
+    assert_eq!(millis(accepted(loader().file(path("good.toml")).load()).takeover_delay), 7);
     assert!(refusal(loader().file(path("none.toml")).load()).contains("none.toml: cannot be read: "));
     assert!(refusal(loader().file(dir.path()).load()).contains("cannot be read: "));
     std::fs::write(path("big.toml"), "#".repeat((1 << 20) + 1)).expect("written");

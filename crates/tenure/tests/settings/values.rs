@@ -1,6 +1,7 @@
 //! Values, and the rules between them.
 
 use super::{accepted, flags, json, loader, refusal};
+use std::time::Duration;
 use tenure::settings::Settings;
 
 #[test]
@@ -149,7 +150,7 @@ fn gcs_needs_slow_heartbeats() {
 #[test]
 fn settings_changed_by_hand_can_be_checked() {
     let mut settings = Settings::default();
-    settings.lease_timeout_ms = 10;
+    settings.lease_timeout = Duration::from_millis(10);
     settings.namespace = "a/b".into();
     let error = settings.check().expect_err("refused");
     assert!(error.problems.iter().any(|p| p.field.as_deref() == Some("namespace")), "{error}");

@@ -14,6 +14,7 @@ use crate::schedules::schedule::{RunRequest, Schedule};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Error;
+use tenure::clock::millis;
 use tenure::error::ErrorKind;
 use tenure::id::ScheduleId;
 use tenure::job::{JobSpec, Submitted};
@@ -22,7 +23,7 @@ use tenure::schedules::{JobAnswer, NewJob, Requested, RunAnswer, Scheduler, Sche
 
 impl Term<'_> {
     fn now(&self) -> Now {
-        let at = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let at = millis(self.began.elapsed());
         Now { at: Time(at), wall_ms: i64::try_from(self.now_ms()).unwrap_or(i64::MAX) }
     }
 

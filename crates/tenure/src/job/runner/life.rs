@@ -9,7 +9,6 @@ use crate::workers::{Worker, WorkerDocument};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, Read};
 use tenure_core::machine::Now;
 use tenure_core::{
@@ -167,7 +166,7 @@ impl Host<Claimer> for ClaimerHost {
             return Happening::Command(ClaimerCommand::Drain);
         }
         if self.leaves && self.running.is_empty() && self.give_up_at.is_none() {
-            let limit = Duration::from_millis(2 * self.place.settings.request_timeout_ms);
+            let limit = 2 * self.place.settings.request_timeout;
             self.give_up_at = Some(Instant::now() + limit);
         }
         let give_up_at = self.give_up_at;
@@ -267,7 +266,7 @@ fn judge(fence: &Fence, answer: &DocumentAnswer<InboxDoc>, refused: &BTreeSet<Re
 
 /// Whether the worker's id still belongs to this life, according to a fresh answer.
 async fn confirms(place: &Jobs, key: &str, worker: &WorkerId, life: Incarnation) -> bool {
-    let timeout = Duration::from_millis(place.settings.request_timeout_ms);
+    let timeout = place.settings.request_timeout;
     match tokio::time::timeout(timeout, place.store.get(key, None)).await {
         Ok(tenure_store::Read::Found(object)) => {
             WorkerDocument::parse(worker, &object.body).is_ok_and(|registered| registered.incarnation == life)
