@@ -1,9 +1,7 @@
 //! Whatever is wrong: a clear sentence, the right exit code, nothing written, no panic.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, FAST, PATIENCE, Ran, Sandbox, finish};
+use crate::common::{Cluster, FAST, PATIENCE, Ran, Sandbox, finish};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -256,7 +254,7 @@ fn an_endpoint_that_refuses_ends_a_node_with_its_own_code() {
     for (status, answer, word) in
         [("403 Forbidden", DENIED, "denied"), ("404 Not Found", NO_BUCKET, "bucket")]
     {
-        let server = common::net::Server::answering(status, answer);
+        let server = crate::common::net::Server::answering(status, answer);
         for command in
             [&["run", "--events", "--startup-jitter-max", "0"][..], &["status"], &["step-down"], &["doctor"]]
         {

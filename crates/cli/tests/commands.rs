@@ -1,9 +1,7 @@
 //! Every command, as a user or a script meets it.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, finish, net::Server};
+use crate::common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, finish, net::Server};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -281,7 +279,7 @@ fn a_node_runs_without_any_setting() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command();
     command.args(["run", "--startup-jitter-max", "0"]);
-    let mut child = common::Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
+    let mut child = crate::common::Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
     let log = std::io::BufReader::new(child.0.stderr.take().unwrap());
     let leading = std::io::BufRead::lines(log).map_while(Result::ok).find(|line| line.contains("LEADING"));
     assert!(leading.is_some_and(|line| line.contains("epoch 1")));
@@ -302,7 +300,7 @@ fn a_database_that_other_users_can_open_is_used_with_a_warning() {
     let begin = || {
         let mut command = sandbox.command();
         command.args(["run", "--store", &store, "--startup-jitter-max", "0"]);
-        let mut child = common::Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
+        let mut child = crate::common::Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
         let log = std::io::BufReader::new(child.0.stderr.take().unwrap());
         let lines = std::io::BufRead::lines(log).map_while(Result::ok);
         let mut told: Vec<String> = Vec::new();
@@ -388,7 +386,7 @@ fn no_secret_is_ever_printed() {
                 // It keeps trying; let it for a while.
                 let log = std::fs::File::create(sandbox.path("log")).unwrap();
                 let out = std::fs::File::create(sandbox.path("out")).unwrap();
-                let child = common::Killed(command.stdout(out).stderr(log).spawn().unwrap());
+                let child = crate::common::Killed(command.stdout(out).stderr(log).spawn().unwrap());
                 let read = |name: &str| std::fs::read_to_string(sandbox.path(name)).unwrap();
                 let deadline = std::time::Instant::now() + PATIENCE;
                 while !read("out").contains("store_unavailable") {

@@ -1,9 +1,7 @@
 //! Real processes on one embedded store: starts, crashes, pauses, hand-overs, signals.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, FAST, FIRST_BY_NAME, PATIENT, PLAIN, STEADY, Sandbox, alone, took_ms};
+use crate::common::{Cluster, FAST, FIRST_BY_NAME, PATIENT, PLAIN, STEADY, Sandbox, alone, took_ms};
 use rustix::process::Signal;
 
 /// Every order in which three can be started: the first by name must lead whenever it came.
@@ -75,7 +73,7 @@ fn fo1_a_killed_leader_is_replaced_within_two_and_a_half_seconds_when_fast() {
 }
 
 /// Kills the leader, waits for the next one, and says how long nobody was there.
-fn crash(cluster: &mut Cluster<'_>, leader: &mut common::Said) -> u64 {
+fn crash(cluster: &mut Cluster<'_>, leader: &mut crate::common::Said) -> u64 {
     cluster.event(0, leader.life, "lease_renewed");
     let mark = cluster.mark();
     let killed_ms = cluster.kill(leader.life);
@@ -85,7 +83,9 @@ fn crash(cluster: &mut Cluster<'_>, leader: &mut common::Said) -> u64 {
     let next_life = next.life;
     // It may have been slow to hear of the change before.
     let of_next = |name: &'static str, field: &'static str, value: String| {
-        move |said: &common::Said| said.life == next_life && said.name() == name && said.text(field) == value
+        move |said: &crate::common::Said| {
+            said.life == next_life && said.name() == name && said.text(field) == value
+        }
     };
     cluster.wait(mark, "leader_down of the killed", of_next("leader_down", "leader", leader.node.clone()));
     let changed = of_next("leader:changed", "newLeader", next.node.clone());
@@ -229,19 +229,19 @@ fn a_second_signal_ends_at_once_though_the_store_hangs() {
         let life = cluster.start("pod-a");
         cluster.leader(0);
         let lock = rusqlite::Connection::open(sandbox.path("t.db")).unwrap();
-        lock.busy_timeout(common::PATIENCE).unwrap();
+        lock.busy_timeout(crate::common::PATIENCE).unwrap();
         lock.execute_batch("BEGIN EXCLUSIVE").unwrap();
         cluster.signal(life, first);
         cluster.wait_log(life, "stopping");
         assert!(cluster.is_running(life), "it waits for the store");
-        let told_ms = common::boot_ms();
+        let told_ms = crate::common::boot_ms();
         // One that follows the first too closely is taken for its echo, so it is said until it is heard.
-        while cluster.is_running(life) && common::boot_ms() - told_ms < 5_000 {
+        while cluster.is_running(life) && crate::common::boot_ms() - told_ms < 5_000 {
             cluster.signal(life, second);
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         assert_eq!(cluster.exit(life).code(), Some(code));
-        let took_ms = common::boot_ms() - told_ms;
+        let took_ms = crate::common::boot_ms() - told_ms;
         assert!(took_ms < 5_000, "{took_ms} ms is not at once");
         drop(lock);
         cluster.finish();
@@ -266,7 +266,7 @@ fn the_echo_of_a_signal_does_not_cut_the_drain_short() {
 #[test]
 fn a_node_whose_store_never_answers_can_be_stopped() {
     let sandbox = Sandbox::new();
-    let silent = common::net::Server::silent();
+    let silent = crate::common::net::Server::silent();
     let mut cluster = Cluster::new(&sandbox, "s3://bucket/prefix", FAST)
         .env("AWS_ACCESS_KEY_ID", "key")
         .env("AWS_SECRET_ACCESS_KEY", "secret")
@@ -277,7 +277,7 @@ fn a_node_whose_store_never_answers_can_be_stopped() {
     assert!(!trouble.text("detail").is_empty());
     let told_ms = cluster.signal(life, Signal::TERM);
     assert_eq!(cluster.exit(life).code(), Some(0), "{}", cluster.log(life));
-    let took_ms = common::boot_ms() - told_ms;
+    let took_ms = crate::common::boot_ms() - told_ms;
     assert!(took_ms < 10_000, "{took_ms} ms");
     cluster.finish();
 }

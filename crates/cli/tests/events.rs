@@ -1,9 +1,7 @@
 //! `tenure events` against a real node.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, STEADY, Sandbox};
+use crate::common::{Cluster, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -36,7 +34,8 @@ fn events_of_a_node_are_printed_and_followed_through_its_restart() {
 
     let mut command = sandbox.command();
     command.args(["events", "--follow", "--json", "--only", "became_leader", "--url", &url]);
-    let mut follower = common::Killed(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut follower =
+        crate::common::Killed(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let mut told = BufReader::new(follower.0.stdout.take().unwrap()).lines();
     let mut warned = BufReader::new(follower.0.stderr.take().unwrap()).lines();
     let first: Value = serde_json::from_str(&told.next().unwrap().unwrap()).unwrap();
@@ -101,9 +100,10 @@ fn no_proxy_ever_sees_the_token() {
         command.env(name, &address);
     }
     command.env("TENURE_HTTP_TOKEN", "MARKED-token-0123456789");
-    let mut events = common::Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut events =
+        crate::common::Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut told = BufReader::new(events.0.stdout.take().unwrap()).lines();
-    let until = std::time::Instant::now() + common::PATIENCE;
+    let until = std::time::Instant::now() + crate::common::PATIENCE;
     loop {
         assert!(proxy.accept().is_err(), "the request went to the proxy");
         if events.0.try_wait().unwrap().is_some() {

@@ -2,9 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-mod common;
-
-use common::{PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
+use crate::common::{PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -418,7 +416,8 @@ fn locks_of_different_names_do_not_wait_for_each_other() {
 fn a_lock_that_is_not_had_in_time_has_a_code_of_its_own() {
     let place = Place::new();
     let mut holder = place.command("lock", &["--name", "busy"], &shell("echo > held; exec sleep 600"));
-    let mut holder = common::Killed(holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut holder =
+        crate::common::Killed(holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     place.until("the holder", |place| place.sandbox.path("held").exists());
     let ran = place.run("lock", &["--name", "busy", "--timeout", "700ms"], "echo never");
     assert_eq!(ran.stdout, "");

@@ -1,9 +1,7 @@
 //! `tenure leader`, `tenure metrics` and `tenure cost`, as a user or a script meets them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, PATIENT, STEADY, Sandbox};
+use crate::common::{Cluster, PATIENT, STEADY, Sandbox};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

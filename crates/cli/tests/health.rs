@@ -1,9 +1,7 @@
 //! `tenure health` with real processes.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, PATIENT, STEADY, Sandbox};
+use crate::common::{Cluster, PATIENT, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -1,10 +1,8 @@
 //! What others put into the store, the environment or an answer: it commands no terminal, ends no wait, stops no election.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
-mod common;
-
-use common::net::Server;
-use common::{Cluster, PATIENCE, PATIENT, Ran, Sandbox, finish};
+use crate::common::net::Server;
+use crate::common::{Cluster, PATIENCE, PATIENT, Ran, Sandbox, finish};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;

@@ -1,9 +1,7 @@
 //! HTTP end to end: real nodes, real sockets.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::{Killed, PATIENT, STEADY, Sandbox};
+use crate::common::{Killed, PATIENT, STEADY, Sandbox};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -375,7 +373,7 @@ fn a_token_that_others_can_read_is_refused() {
     for (bits, flag) in [(0o644, flags[0]), (0o640, flags[1]), (0o604, flags[0]), (0o660, flags[0])] {
         secret(&file, "MARKED-token-0123456789", bits);
         let run = command(&sandbox, &["--store", &sandbox.sqlite("t.db"), flag, file.to_str().unwrap()]);
-        let ran = common::finish(run, PATIENCE).assert_code(2);
+        let ran = crate::common::finish(run, PATIENCE).assert_code(2);
         assert!(ran.stderr.contains(flag) && ran.stderr.contains(&format!("{bits:04o}")), "{}", ran.stderr);
         assert!(ran.stderr.contains("chmod 600") && !ran.stderr.contains("MARKED"), "{}", ran.stderr);
         assert_eq!(sandbox.contents().len(), 1, "nothing was written");
@@ -387,7 +385,7 @@ fn a_token_that_others_can_read_is_refused() {
     std::fs::create_dir_all(own.parent().unwrap()).unwrap();
     secret(&own, "MARKED-token-0123456789", 0o644);
     let run = command(&sandbox, &["--store", &sandbox.sqlite("t.db")]);
-    common::finish(run, PATIENCE).assert_code(2).assert_says(&["http-token", "0644", "chmod 600"]);
+    crate::common::finish(run, PATIENCE).assert_code(2).assert_says(&["http-token", "0644", "chmod 600"]);
     sandbox.tenure(["token"]).assert_code(2).assert_says(&["0644"]);
 }
 
@@ -398,7 +396,7 @@ fn without_a_place_for_a_token_it_only_answers_questions_and_only_here() {
     let store = sandbox.sqlite("t.db");
     let arguments = ["--store", &store, "--data-dir", &file];
     let open = [&arguments[..], &["--listen", "0.0.0.0:0"]].concat();
-    let ran = common::finish(command(&sandbox, &open), PATIENCE).assert_code(2);
+    let ran = crate::common::finish(command(&sandbox, &open), PATIENCE).assert_code(2);
     assert!(ran.stderr.contains("needs a token") && ran.stderr.contains("loopback"), "{}", ran.stderr);
     let served = Served::start(&sandbox, command(&sandbox, &arguments), Some("0123456789abcdef"));
     served.until("/leaderz", 200);
@@ -440,7 +438,7 @@ fn what_is_wrong_with_a_token_is_said_before_anything_is_written() {
         if let Some(token) = token {
             command.env("TENURE_HTTP_TOKEN", token);
         }
-        common::finish(command, PATIENCE)
+        crate::common::finish(command, PATIENCE)
     };
     let secret = "MARKED with spaces in it";
     let ran = run(&[], Some(secret)).assert_code(2);

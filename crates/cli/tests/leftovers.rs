@@ -2,9 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 use tenure_chaos::exec::leftovers::{Outcome, Plan, run};
 
 #[test]

@@ -2,10 +2,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
-use common::net::Server;
-use common::{Killed, PATIENCE, Ran, Sandbox, finish};
+use crate::common::net::Server;
+use crate::common::{Killed, PATIENCE, Ran, Sandbox, finish};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,7 @@
 //! Commands about what a store holds: namespaces and nodes that are gone.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, STEADY, Sandbox};
+use crate::common::{Cluster, STEADY, Sandbox};
 use serde_json::json;
 
 #[test]

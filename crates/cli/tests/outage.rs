@@ -1,9 +1,7 @@
 //! A store that goes away while somebody leads, and comes back.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, PATIENCE, PATIENT, PLAIN, Sandbox, alone, took_ms};
+use crate::common::{Cluster, PATIENCE, PATIENT, PLAIN, Sandbox, alone, took_ms};
 
 /// A node notices its deadline within its next look at the clock; the rest is room for a busy machine. Whoever holds
 /// the lease is told by the lease itself, on the very deadline.

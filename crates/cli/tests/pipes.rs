@@ -1,9 +1,7 @@
 //! Readers that go away: no panic, and a node goes on.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::{Killed, PATIENCE, STEADY, Sandbox};
+use crate::common::{Killed, PATIENCE, STEADY, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

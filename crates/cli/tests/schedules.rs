@@ -1,9 +1,7 @@
 //! Schedules as real processes: `tenure run`, `tenure agent`, `tenure apply`, `tenure schedule`, `tenure jobs`, `tenure job show`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, PATIENCE, Ran, STEADY, Sandbox};
+use crate::common::{Cluster, PATIENCE, Ran, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -473,7 +471,7 @@ fn an_agent_is_closed_to_its_own_user() {
     let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     // Where nobody may not even run the program there is nothing to see.
     let Ok(child) = spawned else { return eprintln!("NOT RUN: {nobody} may not run the program") };
-    let mut agent = common::Killed(child);
+    let mut agent = crate::common::Killed(child);
     let mut log = std::io::BufReader::new(agent.0.stderr.take().unwrap()).lines();
     assert!(log.any(|line| line.unwrap().contains("agent agent-1 registers")));
     let owner = std::fs::metadata(format!("/proc/{}/environ", agent.0.id())).unwrap().uid();

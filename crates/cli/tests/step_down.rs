@@ -1,9 +1,7 @@
 //! `tenure step-down` against real processes.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, PATIENT, STEADY, Sandbox};
+use crate::common::{Cluster, PATIENT, STEADY, Sandbox};
 use serde_json::json;
 
 #[test]

@@ -1,9 +1,7 @@
 //! `tenure watch`: a look that goes on, from the store alone.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
-use common::{Cluster, Killed, PATIENT, STEADY, Sandbox};
+use crate::common::{Cluster, Killed, PATIENT, STEADY, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};

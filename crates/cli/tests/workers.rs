@@ -1,9 +1,7 @@
 //! Workers as real processes: `tenure worker run`, `tenure run --worker`, `tenure workers`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, PATIENT, Sandbox};
+use crate::common::{Cluster, PATIENT, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -82,7 +80,7 @@ fn gd3_workers_follow_the_leader_across_processes() {
     let woken =
         cluster.history()[mark..].iter().filter(|said| said.life == b && said.boot_ms() > paused_ms + 500);
     let before: Vec<&str> =
-        woken.map(common::Said::name).take_while(|name| *name != "worker:disabled").collect();
+        woken.map(crate::common::Said::name).take_while(|name| *name != "worker:disabled").collect();
     let acts = ["lease_renewed", "became_leader", "worker:enabled"];
     assert!(!before.iter().any(|name| acts.contains(name)), "pod-b woke up and said {before:?} first");
     cluster.finish();

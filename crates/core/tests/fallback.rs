@@ -1,7 +1,5 @@
 //! A plugin's choice: never two of them at once, never an epoch twice, and one way only.
 
-mod two_seats;
-
 use tenure_core::machine::{Effect, In, Input, Machine, Now, RequestId};
 use tenure_core::{
     Epoch, Holder, Incarnation, Lease, NodeId, Nonce, Seat, SeatAnswer, SeatChoice, SeatChoiceCommand,
@@ -101,7 +99,7 @@ fn vacant(epoch: u64) -> Option<(SeatState, u64)> {
 fn gc2_random_schedules_never_act_by_both_seats_and_always_by_one_in_the_end() {
     let (mut fallbacks, mut by_global, mut by_own) = (0, 0, 0);
     for seed in 0..3000 {
-        let outcome = two_seats::run(seed);
+        let outcome = crate::two_seats::run(seed);
         assert_eq!(outcome.violations, [""; 0], "seed {seed}");
         fallbacks += outcome.fallbacks;
         by_global += outcome.by_global;

@@ -1,8 +1,6 @@
 //! Jobs under random schedules: leaders that change, stale leaders, workers that crash, lost, late and unknown writes.
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
-mod job_world;
-
 use std::collections::BTreeMap;
 use tenure_core::JobState;
 
@@ -16,7 +14,7 @@ fn no_job_is_lost_or_counted_twice_under_any_schedule() {
     let wanted = std::env::var("TENURE_JOB_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = wanted.unwrap_or(SEEDS);
     for seed in 0..seeds {
-        let story = job_world::run(seed);
+        let story = crate::job_world::run(seed);
         assert!(story.violations.is_empty(), "seed {seed}: {:#?}", story.violations);
         for (state, count) in story.states {
             *states.entry(state).or_insert(0) += count;

@@ -1,7 +1,5 @@
 //! Leader-only processes: started in order, restarted within limits, stopped in reverse and in time.
 
-mod processes;
-
 use tenure_core::machine::{Effect, Input, Machine, Now};
 use tenure_core::{
     Epoch, GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionCommand,
@@ -470,7 +468,7 @@ fn settling_is_counted_for_every_process() {
 fn random_schedules_keep_every_promise() {
     let (mut restarts, mut gave_up, mut stuck, mut terms) = (0, 0, 0, 0);
     for seed in 0..2000 {
-        let outcome = processes::run(seed);
+        let outcome = crate::processes::run(seed);
         assert_eq!(outcome.violations, [""; 0], "seed {seed}");
         restarts += outcome.restarts;
         gave_up += outcome.gave_up;

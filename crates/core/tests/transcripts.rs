@@ -1,10 +1,8 @@
 //! Replays the transcripts under `testdata/`. `TENURE_RECORD=1 cargo test -p tenure-core --test transcripts` writes them
 //! anew; then read the difference, every line of it.
 
-mod world;
-
+use crate::world::script::Script;
 use std::path::{Path, PathBuf};
-use world::script::Script;
 
 /// A transcript is a list of blocks: comment and command lines, `----`, what they print, an empty line.
 fn replay(path: &Path) -> (String, String) {

@@ -1,11 +1,9 @@
 //! What callers may ask a coordinator, while it goes through an election.
 
-mod world;
-
+use crate::world::World;
 use tenure_core::{
     ElectionCause, Epoch, GaveUp, Input, NodeId, ProcessOutcome, ProcessState, Role, Time, Version,
 };
-use world::World;
 
 fn started() -> World {
     let config = tenure_core::Config { startup_jitter_max_ms: 0, ..tenure_core::Config::default() };

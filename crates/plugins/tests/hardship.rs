@@ -1,9 +1,7 @@
 //! Agents that lie, objects that were tampered with, and a leader that goes in order while a job runs: counted or told, and nothing
 //! is lost.
 
-mod common;
-
-use common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
+use crate::common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tenure::job::{JobState, Submitted};

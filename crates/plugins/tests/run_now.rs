@@ -1,8 +1,6 @@
 //! Jobs asked for through the store, and what the ledger says to those who look from outside.
 
-mod common;
-
-use common::{Answering, Fake, Rig, START, id, rules, schedule, sleep_s};
+use crate::common::{Answering, Fake, Rig, START, id, rules, schedule, sleep_s};
 use std::time::Duration;
 use tenure::Namespace;
 use tenure::job::{JobList, JobState};

@@ -1,8 +1,6 @@
 //! Schedules on simulated time: no due time twice, whatever happens to leaders, workers, clocks and answers of the store.
 
-mod common;
-
-use common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
+use crate::common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

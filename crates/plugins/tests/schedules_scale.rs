@@ -1,8 +1,6 @@
 //! Many schedules: what a job costs in requests does not depend on how many there are, and nothing is missed or doubled.
 
-mod common;
-
-use common::{Fake, Rig, START, id, schedule, sleep_s};
+use crate::common::{Fake, Rig, START, id, schedule, sleep_s};
 use tenure::store::{List, Store};
 use tenure_plugins::schedules::{AgentFacts, SCHEDULE_METRIC_NAMES, Schedule};
 

@@ -1,10 +1,8 @@
 //! Who may ask, and what is done with what must not be asked.
 
-mod common;
-
+use crate::common::{Answer, Site, TOKEN, options, request, sleep_ms};
 use axum::body::Body;
 use axum::http::{Method, Request};
-use common::{Answer, Site, TOKEN, options, request, sleep_ms};
 use serde_json::json;
 use tenure_server::{Limits, Options, Token};
 

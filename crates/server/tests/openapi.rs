@@ -1,10 +1,8 @@
 //! The document and the routes say the same.
 
-mod common;
-
+use crate::common::{Site, request, sleep_ms};
 use axum::body::Body;
 use axum::http::Method;
-use common::{Site, request, sleep_ms};
 use serde_json::{Value, json};
 use tenure::process::Supervisor;
 use tenure::store::{Condition, Store};

@@ -1,8 +1,6 @@
 //! Looking: what is shown, how old it may be, and what it costs the store.
 
-mod common;
-
-use common::{Site, options, sleep_ms};
+use crate::common::{Site, options, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::event::EventKind;
@@ -163,7 +161,7 @@ async fn renewals_do_not_drive_out_what_people_want_to_know() {
     let site = Site::with(options(), |settings| settings.preset(Preset::Fast)).await;
     // A thousand renewals and more.
     sleep_ms(1_200_000).await;
-    let name = |told: &common::Told| told.data["event"].as_str().unwrap_or_default().to_owned();
+    let name = |told: &crate::common::Told| told.data["event"].as_str().unwrap_or_default().to_owned();
     let mut past = site.stream("/v1/events?recent=1000&level=info&follow=false", None).await;
     let mut all = Vec::new();
     while let Some(told) = past.told().await {

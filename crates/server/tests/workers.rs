@@ -1,8 +1,6 @@
 //! Workers and jobs in any language.
 
-mod common;
-
-use common::{Site, options, sleep_ms};
+use crate::common::{Site, options, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::event::EventKind;
@@ -178,7 +176,7 @@ async fn one_client_does_not_take_all_the_places() {
     let site = Site::with(options().limits(limits), |settings| settings).await;
     let from = async |address: &str, id: &str| {
         let body = json!({"workerId": id, "registration": format!("client-chosen-{id}")}).to_string();
-        let mut request = common::request(axum::http::Method::POST, "/v1/workers", body.into());
+        let mut request = crate::common::request(axum::http::Method::POST, "/v1/workers", body.into());
         let address = tenure_server::ClientAddress(address.parse().expect("an address"));
         request.extensions_mut().insert(address);
         site.send(request).await

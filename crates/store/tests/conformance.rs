@@ -1,12 +1,10 @@
 //! The suite on every backend that needs nothing from outside, and on stores that must not pass it.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
-mod common;
-
+use crate::common::engine::Speech;
+use crate::common::{assert_conforms, conformance, unique};
 use async_trait::async_trait;
 use bytes::Bytes;
-use common::engine::Speech;
-use common::{assert_conforms, conformance, unique};
 use object_store::memory::InMemory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +59,7 @@ fn s3(endpoint: &str) -> Arc<dyn Store> {
 #[tokio::test]
 async fn s3_conforms_with_quoted_and_with_unquoted_etags() {
     for (speech, form) in [(Speech::S3, EtagForm::Quoted), (Speech::S3Unquoted, EtagForm::Unquoted)] {
-        let server = common::engine::start(speech).await;
+        let server = crate::common::engine::start(speech).await;
         let endpoints = [s3(&server.endpoint), s3(&server.endpoint)];
         assert_eq!(endpoints[0].etag_form(), None, "nothing is known before the first replace");
         assert_conforms(&endpoints, &Plan::default()).await;
@@ -76,7 +74,7 @@ async fn s3_conforms_with_quoted_and_with_unquoted_etags() {
 /// S3 Express One Zone lists in no order.
 #[tokio::test]
 async fn a_bucket_that_lists_in_no_order_conforms() {
-    let server = common::engine::start(Speech::S3Unordered).await;
+    let server = crate::common::engine::start(Speech::S3Unordered).await;
     let mut options = OpenOptions::with_request_timeout(Duration::from_secs(20));
     options.endpoint = Some(server.endpoint.clone());
     options.credentials = Some(Credentials { access_key: "k".to_owned(), secret_key: "s".to_owned() });
@@ -117,7 +115,7 @@ async fn a_store_that_ignores_conditions_is_found_out() {
 
 #[tokio::test]
 async fn an_engine_that_ignores_conditions_is_found_out() {
-    let server = common::engine::start(Speech::Careless).await;
+    let server = crate::common::engine::start(Speech::Careless).await;
     let store = s3(&server.endpoint);
     assert!(matches!(probe(&*store, "p", &unique()).await, Probe::Unsafe(_)));
     let report = conformance(&[store], &Plan::quick()).await;

@@ -1,10 +1,8 @@
 //! Temporary credentials from services that are slow, fail, or are asked with untidy token files.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
-mod common;
-
-use common::engine::Speech;
-use common::server::{Reply, Request, Server};
+use crate::common::engine::Speech;
+use crate::common::server::{Reply, Request, Server};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +31,7 @@ impl Scene {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let service = Server::start(move |_| answer(count.fetch_add(1, Ordering::SeqCst))).await;
-        let engine = common::engine::start_with(Speech::S3, move |request: &Request| {
+        let engine = crate::common::engine::start_with(Speech::S3, move |request: &Request| {
             let asked = asked.load(Ordering::SeqCst).to_string();
             // Google's client escapes the slash before it.
             request.path().ends_with("questions").then(|| {
@@ -150,7 +148,7 @@ async fn environment_helper() {
     match task.as_str() {
         "long" => {
             // A probe that meets no credentials yet is told so, not that the store refuses.
-            let found = probe(&*lanes.lease, "x", &common::unique()).await;
+            let found = probe(&*lanes.lease, "x", &crate::common::unique()).await;
             assert!(!matches!(found, Probe::Denied(_)), "{found:?}");
             first_answer(&*lanes.lease).await;
             for store in [&lanes.lease, &lanes.bulk].into_iter().cycle().take(40) {
@@ -182,7 +180,7 @@ async fn environment_helper() {
             }
         }
         "denied" => {
-            let Probe::Denied(trouble) = probe(&*lanes.lease, "x", &common::unique()).await else {
+            let Probe::Denied(trouble) = probe(&*lanes.lease, "x", &crate::common::unique()).await else {
                 panic!("not denied")
             };
             assert_eq!(trouble.kind, TroubleKind::Credentials, "{trouble}");

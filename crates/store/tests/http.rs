@@ -1,11 +1,9 @@
 //! What each answer of an object store becomes, over real connections.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
-mod common;
-
-use common::engine::Speech;
-use common::server::{Reply, Request, Server};
-use common::{assert_conforms, found, unique, won};
+use crate::common::engine::Speech;
+use crate::common::server::{Reply, Request, Server};
+use crate::common::{assert_conforms, found, unique, won};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -221,7 +219,7 @@ async fn bodies_and_answers_are_bounded() {
 
 #[tokio::test]
 async fn the_etag_form_is_learned_once_and_shared_by_both_lanes() {
-    let server = common::engine::start(Speech::S3Unquoted).await;
+    let server = crate::common::engine::start(Speech::S3Unquoted).await;
     let lanes = open_str("s3://bucket/p", &options(&server.endpoint, Duration::from_secs(5))).await.unwrap();
     let first = won(&*lanes.lease, "k", "1", Condition::Absent).await;
     let second = won(&*lanes.lease, "k", "2", Condition::Matches(first.clone())).await;
@@ -239,7 +237,7 @@ async fn the_etag_form_is_learned_once_and_shared_by_both_lanes() {
 
 #[tokio::test]
 async fn a_replace_that_lost_for_real_teaches_nothing() {
-    let server = common::engine::start(Speech::S3).await;
+    let server = crate::common::engine::start(Speech::S3).await;
     let (one, other) = (s3(&server.endpoint), s3(&server.endpoint));
     let first = won(&one, "k", "1", Condition::Absent).await;
     won(&other, "k", "2", Condition::Matches(first.clone())).await;
@@ -266,7 +264,7 @@ async fn the_whole_of_a_write_that_learns_stays_within_its_time() {
 
 #[tokio::test]
 async fn removals_are_single_requests() {
-    let server = common::engine::start(Speech::S3).await;
+    let server = crate::common::engine::start(Speech::S3).await;
     let store = s3(&server.endpoint);
     won(&store, "k", "1", Condition::Absent).await;
     assert_eq!(store.remove("k").await, Remove::Done);
@@ -299,7 +297,7 @@ async fn a_page_of_a_list_that_is_lost_is_missed_after_one_timeout() {
 
 #[tokio::test]
 async fn folders_made_by_consoles_are_not_listed() {
-    let server = common::engine::start(Speech::S3).await;
+    let server = crate::common::engine::start(Speech::S3).await;
     let store = s3(&server.endpoint);
     for key in ["a/1", "a/2/3", "ab"] {
         won(&store, key, "x", Condition::Any).await;
@@ -378,7 +376,7 @@ async fn environment_helper() {
 
 #[tokio::test]
 async fn settings_come_from_the_usual_environment() {
-    let server = common::engine::start(Speech::S3).await;
+    let server = crate::common::engine::start(Speech::S3).await;
     let environment = |endpoint: &'static str| {
         let endpoint = (endpoint, server.endpoint.clone());
         [endpoint, ("AWS_ACCESS_KEY_ID", "k".to_owned()), ("AWS_SECRET_ACCESS_KEY", "s".to_owned())]
@@ -392,7 +390,7 @@ async fn settings_come_from_the_usual_environment() {
 
 #[tokio::test]
 async fn missing_credentials_are_told_within_the_timeout() {
-    let server = common::engine::start(Speech::S3).await;
+    let server = crate::common::engine::start(Speech::S3).await;
     let silent = Server::start(|_| Reply::Silence).await;
     let empty = Server::start(|_| Reply::status(404)).await;
     // A service that has not answered yet may still do so; one that is not there, or has none, is a wrong setting.
@@ -411,7 +409,7 @@ async fn missing_credentials_are_told_within_the_timeout() {
 
 #[tokio::test]
 async fn google_goes_by_generations() {
-    let server = common::engine::start(Speech::Gcs).await;
+    let server = crate::common::engine::start(Speech::Gcs).await;
     let key = format!(
         "{{\"gcs_base_url\":\"{}\",\"disable_oauth\":true,\"client_email\":\"\",\"private_key\":\"\",\
          \"private_key_id\":\"\"}}",

@@ -1,9 +1,7 @@
 //! The embedded store: files it must refuse, several processes, clocks and crashes.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
-mod common;
-
-use common::{found, won};
+use crate::common::{found, won};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

@@ -1,10 +1,8 @@
 //! What the wrappers count and break.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
-mod common;
-
-use common::engine::Speech;
-use common::{found, won};
+use crate::common::engine::Speech;
+use crate::common::{found, won};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_store::{
@@ -169,7 +167,7 @@ async fn a_meter_counts_troubles_and_calls_given_up() {
 #[tokio::test]
 async fn a_meter_counts_pages_without_and_with_a_wire() {
     let memory = MemoryStore::new();
-    let server = common::engine::start(Speech::S3Unquoted).await;
+    let server = crate::common::engine::start(Speech::S3Unquoted).await;
     let mut options = OpenOptions::with_request_timeout(10 * SECOND);
     options.endpoint = Some(server.endpoint.clone());
     options.credentials = Some(Credentials { access_key: "key".to_owned(), secret_key: "secret".to_owned() });

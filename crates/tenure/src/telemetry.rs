@@ -1,7 +1,7 @@
 //! Events as log lines: one sentence for people, and the same facts as fields for machines.
 
-use crate::event::{Event, EventKind, LostReason, cause_name};
 use crate::clock::millis;
+use crate::event::{Event, EventKind, LostReason, cause_name};
 use tenure_core::{LossReason, SeatProblem};
 
 /// Logged when a plugin is refused the global seat. The exact words of the documents.
@@ -63,7 +63,9 @@ pub(crate) fn log(event: &Event) {
             say!(debug, previous_leader = before, new_leader = new.as_str(), "leader change seen")
         }
         EventKind::BecameLeader { .. } => say!(info, "LEADING in epoch {}", event.epoch),
-        EventKind::LeaseRenewed { latency, .. } => say!(debug, latency_ms = millis(*latency), "lease renewed"),
+        EventKind::LeaseRenewed { latency, .. } => {
+            say!(debug, latency_ms = millis(*latency), "lease renewed")
+        }
         EventKind::LeaseAtRisk { .. } => {
             say!(warn, "no renewal for 80 % of the hold: stopping work")
         }
@@ -122,7 +124,8 @@ pub(crate) fn log(event: &Event) {
             say!(error, attempt, "the candidate died; restarting it in {} ms", millis(*wait))
         }
         EventKind::ContentionDetected { duration, expected, stalled } => {
-            let (duration_ms, expected_ms, stalled_ms) = (millis(*duration), millis(*expected), millis(*stalled));
+            let (duration_ms, expected_ms, stalled_ms) =
+                (millis(*duration), millis(*expected), millis(*stalled));
             let ratio = duration_ms as f64 / expected_ms.max(1) as f64;
             say!(
                 warn,

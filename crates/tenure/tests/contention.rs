@@ -1,8 +1,6 @@
 //! Contention: heartbeat cycles that take too long are told and counted.
 
-mod common;
-
-use common::{Member, Rig, sleep_ms};
+use crate::common::{Member, Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

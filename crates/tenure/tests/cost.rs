@@ -1,8 +1,6 @@
 //! What the election costs, counted at the store.
 
-mod common;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 
 /// DESIGN's promise: a standby makes one conditional read a heartbeat; only the leader writes the seat; each keeps its
 /// presence fresh, the leader looks for workers every fourth interval while there are none; nothing else.

@@ -1,8 +1,6 @@
 //! Diagnostics: with `diagnosticsEnabled`, one readable line per heartbeat cycle; without it, none.
 
-mod common;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

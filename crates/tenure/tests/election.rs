@@ -1,8 +1,6 @@
 //! The election through the library: production core, production driver, memory store, simulated time.
 
-mod common;
-
-use common::{Member, Rig, leaders, sleep_ms};
+use crate::common::{Member, Rig, leaders, sleep_ms};
 use std::time::Duration;
 use tenure::event::EventKind;
 use tenure::settings::SettingsBuilder;

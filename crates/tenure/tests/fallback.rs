@@ -1,13 +1,7 @@
 //! A store that refuses the global seat: the plugin goes on by a seat of its own, for the rest of the process's life.
 
-mod common;
-#[path = "common/log.rs"]
-mod log;
-#[path = "common/pods.rs"]
-mod pods;
-
-use common::sleep_ms;
-use pods::{Cluster, Diary, Manner, leads, until};
+use crate::common::sleep_ms;
+use crate::pods::{Cluster, Diary, Manner, leads, until};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use tenure::Leadership;
@@ -38,7 +32,7 @@ fn epochs(diary: &Diary) -> Vec<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn gc2_refused_from_the_start_the_plugin_goes_on_by_itself_until_a_restart() {
-    log::keep();
+    crate::log::keep();
     let cluster = Cluster::new();
     let a = cluster.pod("pod-a");
     a.deny(true);
@@ -48,7 +42,7 @@ async fn gc2_refused_from_the_start_the_plugin_goes_on_by_itself_until_a_restart
     assert!(queue.mode().is_degraded());
     assert_eq!(leads(&queue).await, 1);
     sleep_ms(5000).await;
-    let warned = log::lines(WARNING);
+    let warned = crate::log::lines(WARNING);
     assert_eq!(warned.len(), 1, "exactly once, in exactly these words: {warned:?}");
     assert!(warned[0].contains(" WARN ") && warned[0].contains("plugin=\"queue\""), "{warned:?}");
     let service = queue.service().expect("it asked for the shared one");
@@ -375,7 +369,7 @@ async fn gc2_a_plugin_is_not_promoted_beside_work_of_its_own_that_is_stuck() {
 /// The leader of the namespace may not read the plugin's own seat, so it cannot know that nobody acts by it.
 #[tokio::test(start_paused = true)]
 async fn gc2_a_global_leader_that_may_not_look_at_the_other_seat_does_not_act() {
-    log::keep();
+    crate::log::keep();
     let cluster = Cluster::new();
     let (a, b) = (cluster.pod("pod-a"), cluster.pod("pod-b"));
     b.deny(true);
@@ -386,7 +380,7 @@ async fn gc2_a_global_leader_that_may_not_look_at_the_other_seat_does_not_act() 
     let (other, _) = a.attach("queue").await;
     sleep_ms(60_000).await;
     assert_eq!(cluster.acting("queue"), ["pod-b"]);
-    assert_eq!(log::lines("the seat cannot be read, so this node does not act").len(), 1);
+    assert_eq!(crate::log::lines("the seat cannot be read, so this node does not act").len(), 1);
     a.policy.deny_own_reads.store(false, Ordering::SeqCst);
     blind.detach().await;
     leads(&other).await;

@@ -1,11 +1,7 @@
 //! Documents that only the leader writes, and that the store protects from former leaders.
 
-mod common;
-#[path = "common/paused_leader.rs"]
-mod paused_leader;
-
-use common::{Rig, sleep_ms};
-use paused_leader::{Quota, a_paused_leader_cannot_write, name};
+use crate::common::{Rig, sleep_ms};
+use crate::paused_leader::{Quota, a_paused_leader_cannot_write, name};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! Fencing: work of a leader of the past is refused by whoever receives it.
 
-mod common;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 use tenure::clock::TokioClock;

@@ -1,9 +1,7 @@
 //! The herd: many nodes that start at the same moment, as they are shipped, with times taken at the store.
 
-mod common;
-
-use common::spy::Spy;
-use common::{Member, Rig, leaders, sleep_ms};
+use crate::common::spy::Spy;
+use crate::common::{Member, Rig, leaders, sleep_ms};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::event::EventKind;

@@ -1,10 +1,8 @@
 //! Taking over a ledger is many requests; a store that has no use for all of them at once gets them one after the other.
 
-mod common;
-
+use crate::common::{Rig, sleep_ms};
 use async_trait::async_trait;
 use bytes::Bytes;
-use common::{Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

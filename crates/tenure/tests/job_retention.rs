@@ -1,12 +1,8 @@
 //! What is not needed any more does not stay for ever: inboxes of workers that are gone, watermarks of series that are used
 //! no more.
 
-mod common;
-#[path = "common/job_rig.rs"]
-mod job_rig;
-
-use common::sleep_ms;
-use job_rig::*;
+use crate::common::sleep_ms;
+use crate::job_rig::*;
 use serde_json::json;
 use std::time::Duration;
 use tenure::job::{Dispatcher, JobSpec, JobState, RunnerEnd, Submitted};

@@ -1,14 +1,10 @@
 //! Those who come after: what a new leader may say about workers it has not listed yet, and what a former life of a worker may
 //! say about the claims of its successor.
 
-mod common;
-#[path = "common/job_rig.rs"]
-mod job_rig;
-
+use crate::common::{Rig, sleep_ms};
+use crate::job_rig::*;
 use async_trait::async_trait;
 use bytes::Bytes;
-use common::{Rig, sleep_ms};
-use job_rig::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,11 +1,7 @@
 //! Jobs through the library: memory store, simulated time, every node with its own meter and fault switch.
 
-mod common;
-#[path = "common/job_rig.rs"]
-mod job_rig;
-
-use common::{Member, Rig, sleep_ms};
-use job_rig::*;
+use crate::common::{Member, Rig, sleep_ms};
+use crate::job_rig::*;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! Figures: one node's, a namespace's, and the same in a registry.
 
-mod common;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tenure::Namespace;

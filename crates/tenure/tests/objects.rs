@@ -1,8 +1,6 @@
 //! Foreign, corrupt and newer objects on the store: reported, left alone, never a panic.
 
-mod common;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 use tenure::event::EventKind;
 use tenure::store::{Condition, Read, Store, Write};
 

@@ -1,8 +1,6 @@
 //! Workers of a process that has no node: an observer looks at the seat and takes no part.
 
-mod common;
-
-use common::{Member, Rig, sleep_ms};
+use crate::common::{Member, Rig, sleep_ms};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::event::EventKind;

@@ -1,13 +1,7 @@
 //! Plugins that share one election, and what they cost each other: nothing.
 
-mod common;
-#[path = "common/log.rs"]
-mod log;
-#[path = "common/pods.rs"]
-mod pods;
-
-use common::sleep_ms;
-use pods::{Cluster, Manner, leads, until};
+use crate::common::sleep_ms;
+use crate::pods::{Cluster, Manner, leads, until};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::millis;
@@ -118,7 +112,7 @@ async fn gc1_twenty_plugins_cost_what_one_costs() {
 
 #[tokio::test(start_paused = true)]
 async fn gc1_a_plugin_that_panics_or_hangs_costs_nobody_anything() {
-    log::keep();
+    crate::log::keep();
     let cluster = Cluster::new();
     let (a, b) = (cluster.pod("pod-a"), cluster.pod("pod-b"));
     let (good, diary) = a.attach("good").await;
@@ -143,7 +137,7 @@ async fn gc1_a_plugin_that_panics_or_hangs_costs_nobody_anything() {
         "plugin panics failed in leader_changed: panicked: this plugin always panics",
         "plugin hangs failed in",
     ] {
-        assert!(log::text().contains(line), "{line} is not in {}", log::text());
+        assert!(crate::log::text().contains(line), "{line} is not in {}", crate::log::text());
     }
     // Handing over takes no longer than half of the drain, plus one look and the claim.
     let began = tokio::time::Instant::now();
@@ -201,7 +195,7 @@ async fn gc1_the_service_ends_with_its_last_plugin_and_can_come_again() {
 
 #[tokio::test(start_paused = true)]
 async fn gd1_changes_are_logged_and_counted_with_namespace_and_plugins() {
-    log::keep();
+    crate::log::keep();
     let cluster = Cluster::new();
     let a = cluster.pod("pod-a");
     let (queue, _) = a.attach("queue").await;
@@ -216,7 +210,8 @@ async fn gd1_changes_are_logged_and_counted_with_namespace_and_plugins() {
     };
     assert_eq!(became["plugins"], serde_json::json!(["queue", "scheduler"]));
     assert_eq!(became["namespace"], "test");
-    let line = log::text().lines().find(|line| line.contains("LEADING")).map(str::to_owned).expect("a line");
+    let line =
+        crate::log::text().lines().find(|line| line.contains("LEADING")).map(str::to_owned).expect("a line");
     assert!(line.contains("namespace=\"test\"") && line.contains("plugins=\"queue,scheduler\""), "{line}");
     let service = queue.service().expect("shared");
     assert_eq!(service.plugins(), ["queue", "scheduler"]);
@@ -237,7 +232,7 @@ async fn gd1_changes_are_logged_and_counted_with_namespace_and_plugins() {
     };
     assert_eq!((&changed["active"], &changed["namespace"]), (&1.into(), &"test".into()));
     assert_eq!(changed["plugins"], serde_json::json!(["queue", "scheduler"]));
-    let line = log::lines("workers: 1 active").pop().expect("a line");
+    let line = crate::log::lines("workers: 1 active").pop().expect("a line");
     assert!(line.contains("namespace=\"test\"") && line.contains("plugins=\"queue,scheduler\""), "{line}");
     let mut text = String::new();
     tenure::metrics::prometheus_client::encoding::text::encode(&mut text, &service.node().registry())
@@ -293,7 +288,7 @@ fn gd2_a_wrong_mode_is_refused_with_the_words_there_are() {
 /// Plugins of one election can adopt fencing one by one: what a plugin says itself counts for its own fence alone.
 #[tokio::test(start_paused = true)]
 async fn fencing_can_be_turned_off_for_one_plugin_of_a_shared_election() {
-    log::keep();
+    crate::log::keep();
     let cluster = Cluster::new();
     let a = cluster.pod("pod-a");
     let (strict, _) = a.attach("strict").await;
@@ -307,13 +302,13 @@ async fn fencing_can_be_turned_off_for_one_plugin_of_a_shared_election() {
         [&strict, &lenient, &patient].map(stale),
         [Verdict::RejectStale, Verdict::Accept, Verdict::RejectStale]
     );
-    assert!(!log::text().contains("keeps the settings of its first plugin"), "{}", log::text());
+    assert!(!crate::log::text().contains("keeps the settings of its first plugin"), "{}", crate::log::text());
     assert_eq!(strict.metrics().epoch_drift_events, 2, "of the election, by all who share it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn gd5_the_first_plugin_sets_the_service_and_later_ones_are_told_the_difference() {
-    log::keep();
+    crate::log::keep();
     let cluster = Cluster::new();
     let a = cluster.pod("pod-a");
     let block = "coordinationMode = \"global\"\n[globalCoordinator]\nheartbeatInterval = 3000\n\
@@ -337,7 +332,7 @@ async fn gd5_the_first_plugin_sets_the_service_and_later_ones_are_told_the_diffe
     // The same, and one that says nothing: no word about either.
     let _same = a.services.attach(Idle("same"), from_file()).await.expect("attached");
     let silent = a.attach("silent").await.0;
-    assert!(!log::text().contains("keeps the settings of its first plugin"), "{}", log::text());
+    assert!(!crate::log::text().contains("keeps the settings of its first plugin"), "{}", crate::log::text());
     let (other, _) = a
         .attach_with("other", |settings| {
             settings
@@ -345,7 +340,7 @@ async fn gd5_the_first_plugin_sets_the_service_and_later_ones_are_told_the_diffe
                 .lease_timeout(Duration::from_millis(10_000))
         })
         .await;
-    let warnings: Vec<String> = log::text()
+    let warnings: Vec<String> = crate::log::text()
         .lines()
         .filter(|line| line.contains("keeps the settings of its first plugin"))
         .map(str::to_owned)
@@ -394,7 +389,7 @@ async fn a_plugin_that_returns_early_from_promoted_holds_nothing_up() {
             "queue"
         }
     }
-    log::keep();
+    crate::log::keep();
     let cluster = Cluster::new();
     for mode in [CoordinationMode::PerPlugin, CoordinationMode::Global] {
         let mut handles = Vec::new();

@@ -1,14 +1,9 @@
 //! Leader-only processes: on exactly one node, in order, restarted within limits, and gone before leadership is.
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
-mod common;
-#[path = "common/pods.rs"]
-mod pods;
-#[path = "common/trace.rs"]
-mod trace;
-
-use common::{Rig, sleep_ms};
-use pods::{Cluster, leads, until};
+use crate::common::{Rig, sleep_ms};
+use crate::pods::{Cluster, leads, until};
+use crate::trace::{Trace, Witness};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,7 +14,6 @@ use tenure::process::{ProcessContext, ProcessSpec, ProcessState, Processes, Rest
 use tenure::settings::Preset;
 use tenure::{LeadershipEnded, Node, Settings};
 use tokio::time::Instant;
-use trace::{Trace, Witness};
 
 fn state(processes: &Processes, name: &str) -> ProcessState {
     processes.status().borrow().process(name).expect("declared").state
@@ -389,7 +383,7 @@ async fn a_thread_that_ignores_its_cancellation_is_contained() {
 #[tokio::test(start_paused = true)]
 async fn ap1_a_supervisor_that_dies_ends_its_processes_and_is_started_again() {
     let (rig, trace) = (Rig::new(), Trace::default());
-    let clock = Arc::new(trace::Fragile::new(&rig));
+    let clock = Arc::new(crate::trace::Fragile::new(&rig));
     let settings = Settings::builder()
         .namespace("test")
         .node("pod-a")
@@ -506,7 +500,7 @@ async fn wrong_declarations_are_refused_and_nothing_is_started() {
 async fn under_faults_processes_act_on_one_node_at_a_time() {
     let mut terms = 0;
     for seed in 0..12 {
-        terms += trace::storm(seed).await;
+        terms += crate::trace::storm(seed).await;
     }
     assert!(terms > 40, "it happened at all: {terms}");
 }

@@ -1,8 +1,6 @@
 //! What many nodes with a worker each cost, counted at the store; the table of docs/internals/cost.md.
 
-mod common;
-
-use common::{Member, Rig, sleep_ms};
+use crate::common::{Member, Rig, sleep_ms};
 use std::time::Duration;
 use tenure::settings::Preset;
 use tenure::store::MeterSnapshot;

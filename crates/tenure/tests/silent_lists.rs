@@ -1,10 +1,8 @@
 //! Lists that a store answers late or never: how long each is waited for.
 
-mod common;
-
+use crate::common::{Rig, sleep_ms};
 use async_trait::async_trait;
 use bytes::Bytes;
-use common::{Rig, sleep_ms};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex};

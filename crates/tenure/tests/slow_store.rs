@@ -1,8 +1,6 @@
 //! Slow stores: what the defaults carry, and what is told of what they do not.
 
-mod common;
-
-use common::{Member, Rig, sleep_ms};
+use crate::common::{Member, Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

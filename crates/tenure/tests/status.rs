@@ -1,8 +1,6 @@
 //! A namespace seen from outside.
 
-mod common;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 use std::time::Duration;
 use tenure::admin::{Forgot, Status, WATCH_MAX, forget_node};
 use tenure::settings::SettingsBuilder;

@@ -1,9 +1,7 @@
 //! Asking the leader from outside to hand over.
 
-mod common;
-
-use common::spy::{Spy, Trick};
-use common::{Rig, sleep_ms};
+use crate::common::spy::{Spy, Trick};
+use crate::common::{Rig, sleep_ms};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Namespace;
@@ -62,7 +60,7 @@ async fn the_leader_that_is_asked_drains_vacates_and_another_leads() {
     assert_eq!(hand_over(&lanes, &namespace, 1, WAIT).await, Ok(led));
     assert_eq!(rig.seat().await.get("stepDown"), None);
     sleep_ms(20_000).await;
-    assert_eq!(common::leaders(&members), ["pod-b"], "and it stays");
+    assert_eq!(crate::common::leaders(&members), ["pod-b"], "and it stays");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,8 @@
 //! The candidate is supervised: whatever ends it, it is started again.
 
-mod common;
-
+use crate::common::{Rig, sleep_ms};
 use async_trait::async_trait;
 use bytes::Bytes;
-use common::{Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

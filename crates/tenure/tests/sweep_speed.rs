@@ -2,9 +2,7 @@
 //! `cargo test --release -p tenure --test sweep_speed -- --ignored --nocapture`
 #![allow(clippy::print_stdout, reason = "the figure is the point")]
 
-mod common;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 use tenure::store::{Condition, Store};
 
 #[tokio::test(start_paused = true)]

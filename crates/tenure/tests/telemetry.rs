@@ -1,10 +1,6 @@
 //! Telemetry: the documents' names, measurements and metadata.
 
-mod common;
-#[path = "common/log.rs"]
-mod log;
-
-use common::{Rig, sleep_ms};
+use crate::common::{Rig, sleep_ms};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tenure::event::EventKind;
@@ -35,7 +31,7 @@ async fn te2_lost_leadership_has_time_node_and_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn te3_standbys_say_who_was_and_who_is_leader() {
-    log::keep();
+    crate::log::keep();
     let rig = Rig::new();
     let mut members = rig.join_all(&["pod-a", "pod-b", "pod-c"]).await;
     members[0].became_leader().await;
@@ -49,7 +45,7 @@ async fn te3_standbys_say_who_was_and_who_is_leader() {
     assert_eq!(seen["previous_leader"], "pod-a");
     assert_eq!(seen["new_leader"], "pod-b");
     // The copy in the log has the same fields.
-    let line = log::lines("the leader is pod-b (before: pod-a)");
+    let line = crate::log::lines("the leader is pod-b (before: pod-a)");
     assert!(!line.is_empty());
     for line in line {
         assert!(line.contains("previousLeader=\"pod-a\" newLeader=\"pod-b\""), "{line}");

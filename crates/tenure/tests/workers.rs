@@ -1,8 +1,6 @@
 //! The worker registry through the library: memory store, simulated time, every node with its own meter and fault switch.
 
-mod common;
-
-use common::{Member, Rig, sleep_ms};
+use crate::common::{Member, Rig, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::Error;

@@ -1,7 +1,7 @@
 //! Which crate may depend on which.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -115,9 +115,46 @@ fn dependencies_of_core(tree: &str) -> Vec<Violation> {
         .collect()
 }
 
+/// A file of tests that no program includes would never run: `all.rs` does, or it is a program of its own.
+pub(super) fn check_tests_run(workspace: &Workspace) -> Result<Vec<Violation>> {
+    Ok(tests_that_never_run(&workspace.files()?, |path| workspace.text(path).unwrap_or_default()))
+}
+
+fn tests_that_never_run(files: &[PathBuf], read: impl Fn(&Path) -> String) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
+        let (Some(folder), Some(name)) = (file.parent(), file.file_stem().and_then(|name| name.to_str()))
+        else {
+            continue;
+        };
+        let all = read(&folder.join("all.rs"));
+        if name == "all" || !folder.ends_with("tests") || all.is_empty() {
+            continue;
+        }
+        let programs = read(&folder.with_file_name("Cargo.toml"));
+        if !all.contains(&format!("mod {name};")) && !programs.contains(&format!("name = \"{name}\"")) {
+            found.push(Violation::new(file, 1, "tests-run", "is neither in all.rs nor a program of its own"));
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_tests_that_nobody_includes_is_found() {
+        let files =
+            ["all", "jobs", "teeth", "stray"].map(|name| PathBuf::from(format!("crates/x/tests/{name}.rs")));
+        let read = |path: &Path| match path.ends_with("all.rs") {
+            true => "mod jobs;\n".to_owned(),
+            false => "[[test]]\nname = \"teeth\"\n".to_owned(),
+        };
+        let found: Vec<String> = tests_that_never_run(&files, read).iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("stray.rs"), "{found:?}");
+    }
 
     fn metadata(packages: &[(&str, &[&str])]) -> String {
         let package = |(name, dependencies): &(&str, &[&str])| {

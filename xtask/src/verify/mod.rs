@@ -39,11 +39,12 @@ impl std::fmt::Display for Violation {
 type Check = fn(&Workspace) -> Result<Vec<Violation>>;
 
 /// Cheap checks first, but all of them always run.
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("text", text::check),
     ("requirements", requirements::check),
     ("crate-direction", crates::check_direction),
     ("core-is-pure", crates::check_core_is_pure),
+    ("tests-run", crates::check_tests_run),
     ("fmt", cargo::fmt),
     ("clippy", cargo::clippy),
     ("doc", cargo::doc),

@@ -1,6 +1,6 @@
 //! What becomes of a job beyond its first attempt: repetitions, what is called off, what comes too late, who gets it.
 
-use crate::driver::*;
+use crate::dispatcher::driver::*;
 use tenure_core::machine::Input;
 use tenure_core::*;
 

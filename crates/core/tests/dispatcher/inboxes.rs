@@ -1,6 +1,6 @@
 //! A leader and the inboxes of its workers: whose they are, what it writes, how much goes in.
 
-use crate::driver::*;
+use crate::dispatcher::driver::*;
 use tenure_core::document::*;
 use tenure_core::machine::{Effect, Input, Machine, Now};
 use tenure_core::*;

@@ -1,6 +1,6 @@
 //! What becomes of a job's attempt: by the clock and by its worker.
 
-use crate::driver::*;
+use crate::dispatcher::driver::*;
 use tenure_core::document::*;
 use tenure_core::machine::Input;
 use tenure_core::*;

@@ -1,6 +1,6 @@
 //! When a leader lets go of the inbox of a worker that is gone.
 
-use crate::driver::*;
+use crate::dispatcher::driver::*;
 use tenure_core::document::DocumentRequest;
 use tenure_core::*;
 

@@ -1,6 +1,6 @@
 //! What a leader does with its part of the ledger: takes it over, keeps it, lets go of it.
 
-use crate::driver::*;
+use crate::dispatcher::driver::*;
 use std::sync::Arc;
 use tenure_core::JobId;
 use tenure_core::document::*;

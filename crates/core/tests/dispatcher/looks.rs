@@ -1,6 +1,6 @@
 //! How often a leader looks at the inboxes of its workers, and what it learns from a list.
 
-use crate::driver::*;
+use crate::dispatcher::driver::*;
 use tenure_core::machine::Input;
 use tenure_core::*;
 

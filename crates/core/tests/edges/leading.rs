@@ -1,6 +1,6 @@
 //! While it leads, and after.
 
-use crate::driver::{Driver, ME, claims_with_the_seat_gone, config, holder, nodes, seat, written};
+use crate::edges::driver::{Driver, ME, claims_with_the_seat_gone, config, holder, nodes, seat, written};
 use crate::world::{Kind, World};
 use tenure_core::*;
 

@@ -1,6 +1,6 @@
 //! Until it leads.
 
-use crate::driver::{Driver, claims_with_the_seat_gone, config, holder, nodes, seat, written};
+use crate::edges::driver::{Driver, claims_with_the_seat_gone, config, holder, nodes, seat, written};
 use crate::world::Kind;
 use tenure_core::*;
 

@@ -1,7 +1,7 @@
 //! Pods with plugins in one process: each has its own table of services and its own way to the store, which can be refused.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
-use super::sleep_ms;
+use super::common::sleep_ms;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,5 +3,3 @@
 mod driver;
 mod leading;
 mod standby;
-#[path = "../world/mod.rs"]
-mod world;

@@ -1,0 +1,40 @@
+//! Every test of this crate that needs no feature, in one program: many would take longer to link than to run.
+
+mod common;
+mod contention;
+mod cost;
+mod diagnostics;
+mod election;
+mod fallback;
+mod fenced_documents;
+mod fencing;
+mod herd;
+mod job_burst;
+mod job_retention;
+#[path = "common/job_rig.rs"]
+mod job_rig;
+mod job_successors;
+mod jobs;
+#[path = "common/log.rs"]
+mod log;
+mod metrics;
+mod objects;
+mod observer;
+#[path = "common/paused_leader.rs"]
+mod paused_leader;
+mod plugins;
+#[path = "common/pods.rs"]
+mod pods;
+mod processes;
+mod scale;
+mod settings;
+mod silent_lists;
+mod slow_store;
+mod status;
+mod step_down;
+mod supervision;
+mod sweep_speed;
+mod telemetry;
+#[path = "common/trace.rs"]
+mod trace;
+mod workers;
