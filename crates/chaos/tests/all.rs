@@ -1,4 +1,5 @@
-//! Every test of this crate that needs no feature, in one program: many would take longer to link than to run.
+//! The tests of this crate in one program: many programs would take longer to link than to run.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod checks;
 mod linearizable;

@@ -1,5 +1,4 @@
 //! The checks: a good record passes, and every way to spoil it is found.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
 use tenure_chaos::checks::judge;

@@ -1,5 +1,4 @@
 //! The check of linearizability: good histories pass, bad ones do not, and it agrees with an exhaustive search.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

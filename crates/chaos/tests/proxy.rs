@@ -1,5 +1,4 @@
 //! The proxy: each fault does what it says, and the journal says what the store saw.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

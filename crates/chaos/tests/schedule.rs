@@ -1,5 +1,4 @@
 //! Schedules: the seed decides everything, and everything comes up.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
 use tenure_chaos::schedule::{Kind, Means, Pace, Round, Schedule, Target};

@@ -1,5 +1,4 @@
 //! Whatever is wrong: a clear sentence, the right exit code, nothing written, no panic.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, clippy::print_stdout, reason = "tests")]
 
 use crate::common::{Cluster, FAST, PATIENCE, Ran, Sandbox, finish};
 use rustix::process::Signal;

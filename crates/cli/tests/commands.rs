@@ -1,5 +1,4 @@
 //! Every command, as a user or a script meets it.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use crate::common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, finish, net::Server};
 use rustix::process::Signal;

@@ -1,5 +1,4 @@
 //! Real processes on one embedded store: starts, crashes, pauses, hand-overs, signals.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use crate::common::{Cluster, FAST, FIRST_BY_NAME, PATIENT, PLAIN, STEADY, Sandbox, alone, took_ms};
 use rustix::process::Signal;

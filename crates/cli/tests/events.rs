@@ -1,5 +1,4 @@
 //! `tenure events` against a real node.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common::{Cluster, STEADY, Sandbox};
 use rustix::process::Signal;

@@ -1,6 +1,5 @@
 //! `tenure exec` and `tenure lock`: real commands under real nodes on one embedded store.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
 use crate::common::{PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
 use rustix::process::Signal;

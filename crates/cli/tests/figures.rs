@@ -1,5 +1,4 @@
 //! `tenure leader`, `tenure metrics` and `tenure cost`, as a user or a script meets them.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common::{Cluster, PATIENT, STEADY, Sandbox};
 use serde_json::{Value, json};

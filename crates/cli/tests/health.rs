@@ -1,5 +1,4 @@
 //! `tenure health` with real processes.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common::{Cluster, PATIENT, STEADY, Sandbox};
 use rustix::process::Signal;

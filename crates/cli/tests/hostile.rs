@@ -1,5 +1,4 @@
 //! What others put into the store, the environment or an answer: it commands no terminal, ends no wait, stops no election.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use crate::common::net::Server;
 use crate::common::{Cluster, PATIENCE, PATIENT, Ran, Sandbox, finish};

@@ -1,5 +1,4 @@
 //! HTTP end to end: real nodes, real sockets.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use crate::common::{Killed, PATIENT, STEADY, Sandbox};
 use serde_json::{Value, json};

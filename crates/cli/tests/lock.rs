@@ -1,6 +1,5 @@
 //! `tenure lock` as scripts use it: trying once, a store that is away, locks within locks, who holds what.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::common::net::Server;
 use crate::common::{Killed, PATIENCE, Ran, Sandbox, finish};

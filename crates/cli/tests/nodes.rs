@@ -1,5 +1,4 @@
 //! Commands about what a store holds: namespaces and nodes that are gone.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common::{Cluster, STEADY, Sandbox};
 use serde_json::json;

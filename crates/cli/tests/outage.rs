@@ -1,5 +1,4 @@
 //! A store that goes away while somebody leads, and comes back.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use crate::common::{Cluster, PATIENCE, PATIENT, PLAIN, Sandbox, alone, took_ms};
 

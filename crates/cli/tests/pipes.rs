@@ -1,5 +1,4 @@
 //! Readers that go away: no panic, and a node goes on.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use crate::common::{Killed, PATIENCE, STEADY, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};

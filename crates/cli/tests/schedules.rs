@@ -1,5 +1,4 @@
 //! Schedules as real processes: `tenure run`, `tenure agent`, `tenure apply`, `tenure schedule`, `tenure jobs`, `tenure job show`.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common::{Cluster, PATIENCE, Ran, STEADY, Sandbox};
 use rustix::process::Signal;

@@ -1,5 +1,4 @@
 //! `tenure step-down` against real processes.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common::{Cluster, PATIENT, STEADY, Sandbox};
 use serde_json::json;

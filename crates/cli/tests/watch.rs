@@ -1,5 +1,4 @@
 //! `tenure watch`: a look that goes on, from the store alone.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::common::{Cluster, Killed, PATIENT, STEADY, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};

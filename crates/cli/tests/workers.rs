@@ -1,5 +1,4 @@
 //! Workers as real processes: `tenure worker run`, `tenure run --worker`, `tenure workers`.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common::{Cluster, PATIENT, Sandbox};
 use rustix::process::Signal;

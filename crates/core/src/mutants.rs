@@ -261,24 +261,8 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// Every mistake in handing out jobs; caught by the core's own schedules.
-    pub const JOBS: &[Mutant] = &[
-        Mutant::JobDispatchedUnrecorded,
-        Mutant::JobInboxNotFenced,
-        Mutant::JobLedgerReclaimed,
-        Mutant::JobLateResultApplied,
-        Mutant::JobWithdrawnUnwritten,
-        Mutant::JobResultDropped,
-        Mutant::JobDoubtForgotten,
-        Mutant::JobAttemptsUnbounded,
-        Mutant::JobRunUnclaimed,
-        Mutant::JobClaimInherited,
-        Mutant::JobSuccessorWrittenOff,
-        Mutant::JobDrainIgnored,
-    ];
-
-    /// Every mistake in a leader's own work that the simulator catches: supervision, jobs, scheduled jobs. Most of
-    /// [`Mutant::JOBS`] are among them; `JobDoubtForgotten` shows up there too seldom to count on.
+    /// Every mistake in a leader's own work that the simulator catches: supervision, jobs, scheduled jobs. The others
+    /// are caught by tests of the core.
     pub const LEADERS_WORK: &[Mutant] = &[
         Mutant::JobDispatchedUnrecorded,
         Mutant::JobInboxNotFenced,

@@ -1,14 +1,12 @@
-//! Every test of this crate that needs no feature, in one program: many would take longer to link than to run.
+//! The tests of this crate in one program: many programs would take longer to link than to run. Those beside it need a feature or an
+//! engine.
 
 mod claimer;
 mod dispatcher;
 mod documents;
 mod edges;
 mod fallback;
-mod job_world;
-mod jobs;
 mod planner;
-mod processes;
 mod registration;
 mod supervision;
 mod sweep;

@@ -1,4 +1,4 @@
-//! Every test of this crate that needs no feature, in one program: many would take longer to link than to run.
+//! The tests of this crate in one program: many programs would take longer to link than to run.
 
 mod cluster_health;
 mod common;

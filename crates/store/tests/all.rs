@@ -1,4 +1,6 @@
-//! Every test of this crate that needs no feature, in one program: many would take longer to link than to run.
+//! The tests of this crate in one program: many programs would take longer to link than to run. Those beside it need a feature or an
+//! engine.
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 mod common;
 mod conformance;

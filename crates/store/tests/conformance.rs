@@ -1,5 +1,4 @@
 //! The suite on every backend that needs nothing from outside, and on stores that must not pass it.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use crate::common::engine::Speech;
 use crate::common::{assert_conforms, conformance, unique};

@@ -1,5 +1,4 @@
 //! Temporary credentials from services that are slow, fail, or are asked with untidy token files.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use crate::common::engine::Speech;
 use crate::common::server::{Reply, Request, Server};

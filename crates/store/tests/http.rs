@@ -1,5 +1,4 @@
 //! What each answer of an object store becomes, over real connections.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use crate::common::engine::Speech;
 use crate::common::server::{Reply, Request, Server};

@@ -1,5 +1,4 @@
 //! The embedded store: files it must refuse, several processes, clocks and crashes.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use crate::common::{found, won};
 use rusqlite::Connection;

@@ -1,5 +1,4 @@
 //! Store URLs and options, right and wrong.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! What the wrappers count and break.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use crate::common::engine::Speech;
 use crate::common::{found, won};

@@ -263,7 +263,7 @@ fn what_a_former_life_claimed_is_abandoned_not_run() {
 
 /// It stood still, and does not know yet that another life has its id.
 #[test]
-fn what_a_successor_has_claimed_is_left_alone() {
+pub(crate) fn what_a_successor_has_claimed_is_left_alone() {
     let mut driver = Driver::new(config());
     driver.wake(1100);
     let other = entry("t2/1", EntryState::Running { by: SUCCESSOR });

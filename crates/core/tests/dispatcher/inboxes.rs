@@ -152,6 +152,29 @@ fn a_read_that_shows_the_old_version_leaves_the_doubt() {
     assert_eq!(driver.state("t1"), JobState::Queued);
 }
 
+/// The worker is silent, and may be back by the time the write lands.
+#[test]
+pub(crate) fn a_dispatch_that_may_still_land_is_written_over_before_another_gets_the_job() {
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, job("t1"), "w1");
+    driver.says("w1", "t1/1", done(OutcomeKind::Succeeded));
+    driver.pass(2900);
+    assert_eq!(driver.state("t1"), JobState::Succeeded);
+    driver.submit(3000, vec![job("t2")]);
+    driver.serve();
+    driver.assign(3000, "t2", "w1");
+    driver.answer("write ledger");
+    driver.written("write w1", WriteAnswer::Unknown);
+    driver.workers(3050, &["-w1", "w2"]);
+    let at = driver.at().expect("it looks");
+    let story = driver.wake(at);
+    assert_eq!(story.len(), 1, "{story:?}");
+    let story = driver.answer("read w1");
+    assert_eq!(driver.state("t2"), JobState::Dispatched, "it may land yet: {story:?}");
+    driver.answer("write w1");
+    assert_eq!(driver.state("t2"), JobState::Queued, "now it cannot");
+}
+
 #[test]
 fn a_write_that_failed_is_repeated_after_its_pause() {
     for answer in [WriteAnswer::Unavailable, WriteAnswer::Denied] {

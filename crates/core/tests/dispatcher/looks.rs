@@ -157,7 +157,7 @@ fn a_worker_that_drains_is_watched_until_it_is_gone() {
 }
 
 #[test]
-fn what_waits_at_a_worker_that_drains_goes_to_another() {
+pub(crate) fn what_waits_at_a_worker_that_drains_goes_to_another() {
     let mut driver = Driver::ready(config());
     driver.dispatch(2000, job("t1"), "w1");
     driver.work("w1", |doc| doc.closed = Some(LIFE));

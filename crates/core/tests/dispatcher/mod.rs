@@ -2,11 +2,11 @@
 
 mod attempts;
 mod driver;
-mod inboxes;
+pub(crate) mod inboxes;
 mod judging;
 mod leaving;
 mod ledger;
-mod looks;
+pub(crate) mod looks;
 
 use driver::{Driver, acked, assign, cancel, config, entry, inbox, job, out};
 use tenure_core::machine::Input;

@@ -7,6 +7,7 @@ use crate::kind::Kind;
 use crate::machines::dispatcher::{Dispatching, job};
 use crate::machines::registration::Worker;
 use crate::machines::scheduler::Round;
+use crate::network::LATE_MAX_MS;
 use crate::shell::Who;
 use crate::world::World;
 use rand::RngExt;
@@ -22,6 +23,9 @@ const STEADY_MS: u64 = 20_000;
 const OVER_MAX_MS: u64 = 150_000;
 /// The most requests one job costs leader and worker together: 11 as published, plus archiving and tidying up one by one.
 const JOB_COST_MAX: u64 = 16;
+
+/// How long after its worker is gone an inbox is removed: when every request from before is over.
+const RETIRE_MS: u64 = LATE_MAX_MS + 3000;
 
 /// The settings of the work in a schedule.
 pub(crate) struct JobWorkload {
@@ -77,8 +81,7 @@ impl Default for JobWorkload {
                 slow_ms: 1000,
                 claim_timeout_ms: 4000,
                 margin_ms: 3000,
-                // Long after every request is over; no schedule is that long.
-                retire_ms: 24 * 3600 * 1000,
+                retire_ms: RETIRE_MS,
                 keep_finished: 1,
             },
             claimer: ClaimerConfig {
@@ -233,7 +236,7 @@ pub(crate) fn settle(world: &mut World) {
     if run_until(world, leader, world.now + OVER_MAX_MS, |world| world.job_checks.open()) {
         // What was recorded is tidied up and archived.
         let slow_ms = world.workload.dispatcher.slow_ms;
-        world.run_for(6 * slow_ms * 1000 / 800 + 12_000);
+        world.run_for(6 * slow_ms * 1000 / 800 + 12_000 + RETIRE_MS * 1000 / 800);
         steady(world, leader);
     }
 }
