@@ -1,5 +1,6 @@
 //! `cargo xtask prove`: all the evidence for the protocol, at a given budget, and the page with its figures.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -258,26 +259,23 @@ impl Figures {
         let _ = writeln!(
             out,
             "\n{} clauses and {} assumptions, none of which can be dropped; {} weaker models that are still safe; {} runs in which \
-             every transition happens.\n\n| mutant of the model | obligations lost | breaks | in so many steps |\n|---|---|---|---|",
+             every transition happens. Mutants of the model, by what they break, each with the obligations lost and the steps of the \
+             shortest run that shows it:\n\n| breaks | mutants |\n|---|---|",
             list("needed", "clauses"),
             list("needed", "assumptions"),
             list("slack", "slack"),
             list("reachable", "runs"),
         );
-        for mutant in self.proof["mutants"]["mutants"].as_array().into_iter().flatten() {
+        let mutants = self.proof["mutants"]["mutants"].as_array().into_iter().flatten().map(|mutant| {
             let runs: Vec<&Value> = mutant["runs"].as_array().into_iter().flatten().collect();
             let cells = |field: &str| {
                 runs.iter().map(|run| run[field].to_string().replace('"', "")).collect::<Vec<_>>().join(", ")
             };
-            let _ = writeln!(
-                out,
-                "| `{}` | {} | {} | {} |",
-                mutant["name"].as_str().unwrap_or("?"),
-                mutant["not_proved"].as_array().map_or(0, Vec::len),
-                cells("goal"),
-                cells("steps")
-            );
-        }
+            let lost = mutant["not_proved"].as_array().map_or(0, Vec::len);
+            let name = mutant["name"].as_str().unwrap_or("?");
+            (cells("goal"), format!("`{name}` {lost} ({})", cells("steps")))
+        });
+        grouped(out, mutants);
     }
 
     fn schedules_text(&self, out: &mut String) {
@@ -341,22 +339,22 @@ impl Figures {
         let _ = writeln!(
             out,
             "\n### Broken variants\n\n{caught} of {} caught; those that only a test can show are caught by \
-             `crates/core/tests/teeth.rs` and `crates/tenure/tests/teeth.rs`.\n\n| variant | schedules | caught by | model: schedules | explorer: states |\n|---|---|---|---|---|",
+             `crates/core/tests/teeth.rs` and `crates/tenure/tests/teeth.rs`. By what caught them, each with the schedules it took; in \
+             brackets the schedules for the model and the states for the explorer, of those that these must catch:\n\n| caught by | variants |\n|---|---|",
             self.mutants.len()
         );
-        for variant in &self.mutants {
+        let variants = self.mutants.iter().map(|variant| {
             let text = |field: &str| variant[field].as_str().unwrap_or("NOT CAUGHT").to_owned();
-            let number =
-                |field: &str| variant[field].as_u64().map_or(String::new(), |number| number.to_string());
-            let (name, check) = (text("variant"), text("check"));
-            let _ = writeln!(
-                out,
-                "| `{name}` | {} | {check} | {} | {} |",
-                number("schedules"),
-                number("modelSchedules"),
-                number("explorerStates")
-            );
-        }
+            let number = |field: &str| variant[field].as_u64().map(|number| number.to_string());
+            let others: Vec<String> = [("model", "modelSchedules"), ("explorer", "explorerStates")]
+                .into_iter()
+                .filter_map(|(who, field)| Some(format!("{who} {}", number(field)?)))
+                .collect();
+            let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
+            let schedules = number("schedules").unwrap_or_default();
+            (text("check"), format!("`{}` {schedules}{others}", text("variant")))
+        });
+        grouped(out, variants);
     }
 
     fn chaos_text(&self, out: &mut String) {
@@ -440,6 +438,15 @@ impl Figures {
                 variant["faults"]
             );
         }
+    }
+}
+
+/// A row for each group, in the order of their names.
+fn grouped(out: &mut String, rows: impl Iterator<Item = (String, String)>) {
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    rows.for_each(|(group, row)| groups.entry(group).or_default().push(row));
+    for (group, rows) in groups {
+        let _ = writeln!(out, "| {group} | {} |", rows.join(", "));
     }
 }
 

@@ -12,7 +12,6 @@ mod figures;
 mod health;
 mod hostile;
 mod http;
-mod leftovers;
 mod lock;
 mod nodes;
 mod outage;

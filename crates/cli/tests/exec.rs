@@ -25,7 +25,7 @@ fn marker() {
 
 fn marker_command() -> Vec<String> {
     let me = std::env::current_exe().unwrap().display().to_string();
-    [&me, "--exact", "marker", "--nocapture"].map(str::to_owned).to_vec()
+    [&me, "--exact", "exec::marker", "--nocapture"].map(str::to_owned).to_vec()
 }
 
 /// A shell that runs `script` with the marker's command line as "$@".

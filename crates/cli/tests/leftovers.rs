@@ -1,7 +1,10 @@
 //! Nothing outlives `tenure lock`. A program of its own: the judge must have no other children.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-use crate::common::Sandbox;
+mod common;
+
+use common::Sandbox;
 use tenure_chaos::exec::leftovers::{Outcome, Plan, run};
 
 #[test]

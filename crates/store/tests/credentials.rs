@@ -1,5 +1,6 @@
 //! Temporary credentials from services that are slow, fail, or are asked with untidy token files.
 
+use crate::common::assert_passed;
 use crate::common::engine::Speech;
 use crate::common::server::{Reply, Request, Server};
 use std::process::Command;
@@ -72,13 +73,14 @@ impl Scene {
     /// Runs a part of `environment_helper` in a process with this environment.
     async fn run(&self, task: &str, environment: &[(&'static str, String)]) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "environment_helper", "--nocapture"]).env_clear().env(HELPER, task);
+        command
+            .args(["--exact", "credentials::environment_helper", "--nocapture"])
+            .env_clear()
+            .env(HELPER, task);
         command.env("SERVICE", &self.service.endpoint);
         command.envs(environment.iter().map(|(name, value)| (*name, value.as_str())));
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-        let text =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}");
+        let text = assert_passed(&output);
         assert!(!text.contains("EXPOSED") && !text.contains("panicked"), "{text}");
     }
 }

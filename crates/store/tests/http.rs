@@ -2,7 +2,7 @@
 
 use crate::common::engine::Speech;
 use crate::common::server::{Reply, Request, Server};
-use crate::common::{assert_conforms, found, unique, won};
+use crate::common::{assert_conforms, assert_passed, found, unique, won};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -318,12 +318,10 @@ const HELPER: &str = "TENURE_STORE_HTTP_HELPER";
 
 async fn run_helper(task: &str, environment: &[(&str, String)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "environment_helper", "--nocapture"]).env_clear().env(HELPER, task);
+    command.args(["--exact", "http::environment_helper", "--nocapture"]).env_clear().env(HELPER, task);
     command.envs(environment.iter().map(|(name, value)| (*name, value.as_str())));
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    assert_passed(&output);
 }
 
 /// Not a test by itself: what the tests below do in another environment.

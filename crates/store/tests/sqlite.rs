@@ -1,6 +1,6 @@
 //! The embedded store: files it must refuse, several processes, clocks and crashes.
 
-use crate::common::{found, won};
+use crate::common::{assert_passed, found, won};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -70,11 +70,11 @@ fn a_new_database_is_for_its_owner_alone_under_any_umask() {
     let directory = tempfile::tempdir().unwrap();
     for umask in ["000", "022", "077"] {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("umask {umask}; exec \"$0\" --exact modes_helper --nocapture")]);
+        command.args(["-c", &format!("umask {umask}; exec \"$0\" --exact sqlite::modes_helper --nocapture")]);
         command.arg(std::env::current_exe().unwrap());
         command.env(MODES_HELPER, directory.path().join(format!("{umask}.db")));
         let output = command.output().unwrap();
-        assert!(output.status.success(), "umask {umask}: {output:?}");
+        assert_passed(&output);
     }
 }
 
@@ -333,7 +333,7 @@ impl Drop for Helper {
 
 fn start_helper(path: &Path, name: &str) -> Helper {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "process_helper", "--nocapture"])
+        .args(["--exact", "sqlite::process_helper", "--nocapture"])
         .env(HELPER, format!("{name}={}", path.display()))
         .stdout(Stdio::null())
         .spawn();

@@ -1,9 +1,9 @@
 //! Looks at a namespace from outside, without taking part. Writes nothing.
 
 use crate::clock::millis;
+use crate::election::documents::{Deposed, SeatDocument};
 use crate::error::{Error, found, listed};
 use crate::keys::{Election, Keys};
-use crate::wire::{Deposed, SeatDocument};
 use serde::Serialize;
 use std::time::Duration;
 use tenure_core::{Namespace, Seat, SeatState};

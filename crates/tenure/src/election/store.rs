@@ -1,10 +1,11 @@
 //! Carries the core's requests to the store and brings back the answers. Decides nothing.
 
+use crate::election::documents::{PresenceDocument, SeatDocument};
 use crate::keys::Keys;
 use crate::metrics::Counters;
 use crate::mutant::DriverMutant;
 use crate::settings::Settings;
-use crate::wire::{PresenceDocument, SeatDocument, told};
+use crate::wire::told;
 use crate::workers::SnapshotPointers;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};

@@ -1,10 +1,10 @@
 //! Figures of a whole namespace, from the presences that its nodes write anyway. Writes nothing.
 
 use super::Metrics;
+use crate::election::documents::PresenceDocument;
 use crate::error::{Error, found, listed};
 use crate::keys::Keys;
 use crate::status::{Roles, read_seat};
-use crate::wire::PresenceDocument;
 use serde::Serialize;
 use std::time::Duration;
 use tenure_core::Namespace;

@@ -1,8 +1,8 @@
 //! What this node knows about the workers, and how news reaches it.
 
 use crate::election::Reporter;
+use crate::election::documents::SnapshotPointer;
 use crate::event::EventKind;
-use crate::wire::SnapshotPointer;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
