@@ -198,6 +198,23 @@ fn fr1_a_new_leader_adopts_to_the_letter_and_a_former_one_that_reads_it_back_is_
     }
 }
 
+/// A node that read it in that state does not read it again until the seat names another one.
+#[test]
+fn what_was_found_and_is_spoiled_or_removed_meanwhile_gets_a_new_number() {
+    for (there, over) in [
+        (Read::Unreadable { version: version("junk"), newer: false }, Expect::Version(version("junk"))),
+        (Read::Absent, Expect::Absent),
+    ] {
+        let mut hand = Hand::leading(2);
+        hand.answer(found(1, snapshot(id(1, 7), true), "a"));
+        hand.answer(list(1));
+        hand.answer(written(WriteAnswer::Lost));
+        hand.answer(read(there));
+        let (_, body, expect) = hand.write();
+        assert_eq!((body.id, body.active, expect), (id(2, 1), 1, over));
+    }
+}
+
 #[test]
 fn at_most_sixteen_objects_are_read_at_once() {
     let mut hand = Hand::leading(1);

@@ -199,9 +199,16 @@ impl Liveness {
         }
     }
 
+    /// No snapshot is there. What was found before gets a number of its own: a node that found nothing either does not look again
+    /// until the seat names another one.
+    pub fn found_nothing(&mut self) {
+        self.changes += u64::from(self.found.take().is_some());
+    }
+
     /// The last snapshot cannot be read. A new one is published once every listed object has been read, even if there are
     /// none: publishing sooner would hide live workers.
     pub fn found_spoiled(&mut self) {
+        self.found_nothing();
         self.spoiled = true;
     }
 

@@ -379,8 +379,9 @@ impl Sweep {
             What::Empty => {
                 // Nothing was ever published that anybody could still read.
                 self.known.begin_empty();
-                if leading.document.version().is_some() {
-                    leading.liveness.found_spoiled();
+                match leading.document.version() {
+                    Some(_) => leading.liveness.found_spoiled(),
+                    None => leading.liveness.found_nothing(),
                 }
                 return;
             }
