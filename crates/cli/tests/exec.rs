@@ -2,10 +2,14 @@
 #![cfg(target_os = "linux")]
 
 use crate::common::{PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tenure_chaos::exec::nodes::{self, Held, Node};
@@ -159,6 +163,26 @@ fn every_line_for_machines_says_whose_it_is() {
         let runs = runs.unwrap_or_else(|| panic!("{}", ran.stderr));
         assert_eq!(runs["message"], format!("running sh in epoch {}", runs["epoch"]));
     }
+}
+
+#[test]
+fn a_keeper_that_comes_too_late_starts_nothing_and_says_so() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let place = Place::new();
+    let mut keeper = place.sandbox.command();
+    keeper.args(["keeper", "--until=1", "--grace=375", "--margin=125", "--", "touch", "ran"]);
+    let mut child = keeper.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    drop(keeper);
+    let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&streams)));
+    sendmsg(&ours, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty()).unwrap();
+    let mut said = String::new();
+    ours.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "too-late\nclear\n");
+    assert!(child.wait().unwrap().success());
+    assert!(!place.sandbox.path("ran").exists());
 }
 
 #[test]

@@ -91,8 +91,10 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
             report = keeper.channel.receive() => match report.map(|report| report.parse()) {
                 Some(Ok(Report::Ended(ended))) => code = Some(ended),
                 Some(Ok(Report::Overdue)) if why == Why::Itself && code.is_none() => why = Why::Lost,
-                Some(Ok(Report::TooLate)) if why != Why::Asked => why = Why::TooLate,
-                Some(Ok(Report::Overdue | Report::TooLate) | Err(())) => {}
+                Some(Ok(Report::Overdue) | Err(())) => {}
+                // Asked to stop before it began, it has stopped.
+                Some(Ok(Report::TooLate)) if why == Why::Asked => code = Some(0),
+                Some(Ok(Report::TooLate)) => why = Why::TooLate,
                 Some(Ok(Report::Clear)) => clear = true,
                 None => break,
             },

@@ -155,4 +155,11 @@ fn settings_changed_by_hand_can_be_checked() {
     let error = settings.check().expect_err("refused");
     assert!(error.problems.iter().any(|p| p.field.as_deref() == Some("namespace")), "{error}");
     assert!(error.problems.iter().any(|p| p.field.as_deref() == Some("leaseTimeout")), "{error}");
+    // Rules calculate with times; one that is out of bounds must not get that far.
+    let endless = Duration::MAX;
+    (settings.lease_timeout, settings.presence_interval, settings.heartbeat_interval) =
+        (endless, endless, endless);
+    (settings.worker_heartbeat_interval, settings.request_timeout) = (endless, endless);
+    let error = settings.check().expect_err("refused");
+    assert_eq!(error.problems.len(), 6, "{error}");
 }
