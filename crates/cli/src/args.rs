@@ -22,7 +22,7 @@ pub(crate) use exec::{exec_seat, lock_seat, name_of};
 pub(crate) use http::{HttpArgs, TokenArgs};
 pub(crate) use schedules::{
     AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,
-    ScheduleAddArgs, ScheduleArgs,
+    ScheduleAddArgs, ScheduleArgs, SubmitArgs,
 };
 
 use crate::exit::Failure;

@@ -1,8 +1,10 @@
 //! `tenure jobs` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
 
 mod rows;
+mod submit;
 
 pub(crate) use rows::Row;
+pub(crate) use submit::{cancel, submit};
 
 use crate::args::{JobsArgs, OneArgs};
 use crate::exit::Failure;

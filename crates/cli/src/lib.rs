@@ -91,7 +91,9 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Schedule(args) => runtime()?.block_on(schedules::schedule(args.action)),
         Verb::Jobs(args) => runtime()?.block_on(jobs::jobs(args)),
         Verb::Job(args) => match args.action {
+            JobAction::Submit(args) => runtime()?.block_on(jobs::submit(args)),
             JobAction::Show(args) => runtime()?.block_on(jobs::show(args)),
+            JobAction::Cancel(args) => runtime()?.block_on(jobs::cancel(args)),
         },
         Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
         Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),

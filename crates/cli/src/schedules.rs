@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// For writing: an embedded store is made if there is none yet.
-    async fn open(args: &SettingsArgs) -> Result<Place, Failure> {
+    pub(crate) async fn open(args: &SettingsArgs) -> Result<Place, Failure> {
         let resolved = args.load()?;
         let namespace = Namespace::new(&resolved.settings.namespace).map_err(Failure::usage)?;
         SettingsArgs::prepare_store(&resolved)?;

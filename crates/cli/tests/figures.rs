@@ -78,8 +78,9 @@ fn cost_is_projected_with_its_arithmetic() {
         "$25.10 a month",
         "1 × 2592000 s / 24 s = 108000; × $0.005 / 1000 = $0.54",
         "$0.89 a month more",
-        "1 × 2592000 s / 5 s = 518400; × $0.005 / 1000 = $2.59",
-        "$2.59 a month more",
+        "1 × 2592000 s / 1 s = 2592000; × $0.0004 / 1000 = $1.04",
+        "1 × 2592000 s / 60 s = 43200; × $0.005 / 1000 = $0.22",
+        "$1.25 a month more",
         "measured:  nothing",
     ] {
         assert!(words.contains(line), "{line:?} is not in:\n{words}");

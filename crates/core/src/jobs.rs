@@ -27,6 +27,8 @@ mod inboxes;
 mod ledger;
 mod lifecycle;
 mod model;
+mod requests;
+mod submitter;
 mod table;
 mod workers;
 
@@ -41,10 +43,11 @@ pub use dispatcher::{
 };
 
 pub use model::{
-    Entry, EntryState, InboxDoc, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES,
-    JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState, LateResult, LedgerDoc, Outcome,
-    OutcomeKind, job_shard,
+    Ask, Asked, Entry, EntryState, InboxDoc, JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT,
+    JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState, LateResult,
+    LedgerDoc, Outcome, OutcomeKind, RequestsDoc, job_shard,
 };
+pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 
 use crate::document::{BackOff, Document, Op};
 use crate::machine::RequestId;

@@ -64,12 +64,12 @@ pub use id::{
     PluginName, ProcessName, ScheduleId, SeriesId, WorkerId,
 };
 pub use jobs::{
-    Assign, Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, ClaimerOutput,
-    ClaimerRequest, DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd, DispatchOutput,
-    DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed, JOB_LATE_MAX,
-    JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
-    JobState, JobUpdate, LateResult, LeastLoaded, LedgerDoc, Outcome, OutcomeKind, Refused, SubmitAnswer,
-    job_shard,
+    Ask, AskAnswer, Asked, Assign, Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts,
+    ClaimerOutput, ClaimerRequest, DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd,
+    DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed,
+    JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES,
+    JOB_SERIES_MAX, JobLimits, JobRecord, JobState, JobUpdate, LateResult, LeastLoaded, LedgerDoc, Outcome,
+    OutcomeKind, Refused, RequestsDoc, SubmitAnswer, Submitter, SubmitterCommand, SubmitterOutput, job_shard,
 };
 pub use mutants::Mutant;
 pub use processes::{

@@ -243,6 +243,12 @@ pub enum Mutant {
     JobReassignedWhileRun,
     /// A late failure reopens a finished job.
     JobLateResultReopens,
+    /// A request is taken out before the ledger on the store shows what it asked for.
+    JobAskedTakenEarly,
+    /// A job leaves the ledger while somebody still asks for it.
+    JobArchivedWhileAsked,
+    /// Nobody remembers which batches of requests were served.
+    JobBatchForgotten,
     /// A process that does not stop when asked is never cut off.
     AbortForgotten,
     /// Every missed due time is created.

@@ -8,6 +8,7 @@ mod edges;
 mod fallback;
 mod planner;
 mod registration;
+mod submitter;
 mod supervision;
 mod sweep;
 mod transcripts;

@@ -78,3 +78,21 @@ fn job_drain_ignored() {
     let test = dispatcher::looks::what_waits_at_a_worker_that_drains_goes_to_another;
     must_fail(Mutant::JobDrainIgnored, test);
 }
+
+#[test]
+fn a_request_is_taken_out_before_its_job_is_recorded() {
+    let test = dispatcher::requests::a_request_leaves_once_the_ledger_on_the_store_has_its_job;
+    must_fail(Mutant::JobAskedTakenEarly, test);
+}
+
+#[test]
+fn a_job_is_archived_while_somebody_asks_for_it() {
+    let test = dispatcher::requests::a_job_stays_in_the_ledger_while_somebody_asks_for_it;
+    must_fail(Mutant::JobArchivedWhileAsked, test);
+}
+
+#[test]
+fn served_batches_are_forgotten() {
+    let test = dispatcher::requests::a_request_leaves_once_the_ledger_on_the_store_has_its_job;
+    must_fail(Mutant::JobBatchForgotten, test);
+}

@@ -112,6 +112,11 @@ impl Problem {
             .retry_after(wait_s)
     }
 
+    pub(crate) fn full(detail: impl std::fmt::Display) -> Problem {
+        let title = "There is no room for more at present";
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", title, detail).retry_after(1)
+    }
+
     pub(crate) fn too_many_workers(detail: impl std::fmt::Display) -> Problem {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many workers", detail).retry_after(60)
     }
@@ -159,9 +164,8 @@ impl From<Error> for Problem {
             ErrorKind::NotFound => Problem::not_found("not-found", error),
             ErrorKind::Ended => Problem::gone(error),
             ErrorKind::Taken => Problem::conflict("worker-held", error),
-            ErrorKind::NotLeading | ErrorKind::Fenced | ErrorKind::Full | ErrorKind::Raced => {
-                Problem::conflict("raced", error)
-            }
+            ErrorKind::Full => Problem::full(error),
+            ErrorKind::NotLeading | ErrorKind::Fenced | ErrorKind::Raced => Problem::conflict("raced", error),
         }
     }
 }

@@ -106,6 +106,7 @@ pub(crate) struct State {
     pub(crate) workers: watch::Receiver<Workers>,
     pub(crate) fence: Fence,
     pub(crate) registry: Registry,
+    pub(crate) jobs: Jobs,
     pub(crate) config: Bytes,
     pub(crate) namespace: Namespace,
     pub(crate) store: StoreAccess,
@@ -146,6 +147,7 @@ impl State {
             workers: parts.node.workers(),
             fence: parts.fence,
             registry: parts.registry,
+            jobs: parts.jobs.clone(),
             config: crate::store_reads::bytes_of(&config),
             store_reads: StoreReads::new(store.clone(), parts.node.clone(), &limits),
             http_workers: HttpWorkers::new(

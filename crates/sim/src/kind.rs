@@ -57,6 +57,10 @@ kinds! {
     Inbox = "inbox",
     /// Lists the inboxes.
     Inboxes = "inbox list",
+    /// Looks at what is asked of it as leader, or takes something out.
+    Requests = "requests",
+    /// A submitter's read or write of what is asked.
+    Submit = "submission",
     /// Archives finished jobs.
     Archive = "job archive",
     /// A worker looks at its inbox.
@@ -73,6 +77,7 @@ impl Kind {
             (PartName::Registration, _) => Kind::Own,
             (PartName::Claimer, Op::Put(..)) => Kind::JobWrite,
             (PartName::Claimer, _) => Kind::Look,
+            (PartName::Submitter, _) => Kind::Submit,
             (_, Op::Probe) => Kind::Probe,
             (_, Op::Put(Key::Seat, value, _)) => value.seat().map_or(Kind::Renew, Kind::of_seat),
             (_, Op::Put(Key::Snapshot, ..)) => Kind::Publish,
@@ -87,6 +92,7 @@ impl Kind {
                 Key::Snapshot => Kind::Snapshot,
                 Key::Ledger(_) => Kind::Ledger,
                 Key::Inbox(_) => Kind::Inbox,
+                Key::Requests => Kind::Requests,
                 Key::Archive(_) => Kind::Archive,
             },
         }
@@ -108,6 +114,6 @@ impl Kind {
 
     /// Whether a leader makes it for jobs.
     pub(crate) fn is_for_jobs(self) -> bool {
-        matches!(self, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Archive)
+        matches!(self, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Requests | Kind::Archive)
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod dispatcher;
 pub(crate) mod election;
 pub(crate) mod registration;
 pub(crate) mod scheduler;
+pub(crate) mod submitter;
 pub(crate) mod supervision;
 pub(crate) mod sweep;
 

@@ -5,6 +5,7 @@ use crate::computer::Computer;
 use crate::fault::FaultKind;
 use crate::kind::Kind;
 use crate::machines::dispatcher::JobDispatch;
+use crate::machines::submitter::JobSubmission;
 use crate::machines::supervision::Processes;
 use crate::machines::sweep::NodeSweep;
 use crate::queue::Happening;
@@ -67,6 +68,7 @@ pub(crate) struct Node {
     pub(crate) processes: Option<Processes>,
     /// While its process runs.
     pub(crate) dispatch: Option<JobDispatch>,
+    pub(crate) submission: Option<JobSubmission>,
     /// Identifies the node and its life: the incarnation.
     pub(crate) life: u64,
     pub(crate) alive: bool,
@@ -129,6 +131,7 @@ impl World {
             sweep: None,
             processes: None,
             dispatch: None,
+            submission: None,
             life,
             alive: true,
             running: false,
@@ -164,7 +167,8 @@ impl World {
     pub(crate) fn crash(&mut self, node: usize) {
         let target = &mut self.nodes[node];
         (target.alive, target.computer.paused, target.acting) = (false, false, None);
-        (target.running, target.crash_in, target.dispatch) = (false, None, None);
+        (target.running, target.crash_in) = (false, None);
+        (target.dispatch, target.submission) = (None, None);
         self.trace.note(self.now, node, || Noted::Crashed);
         for worker in self.workers_on(node).collect::<Vec<_>>() {
             self.crash_worker(worker);

@@ -29,6 +29,7 @@ pub(crate) enum PartName {
     Supervision,
     Dispatcher,
     Scheduler,
+    Submitter,
     Registration,
     Claimer,
 }
@@ -43,6 +44,7 @@ impl PartName {
                 PartName::Supervision,
                 PartName::Dispatcher,
                 PartName::Scheduler,
+                PartName::Submitter,
             ],
             Who::Worker(_) => &[PartName::Registration, PartName::Claimer],
         }
@@ -58,6 +60,7 @@ macro_rules! for_part {
             PartName::Supervision => $world.$method::<tenure_core::Supervision>($($arg),*),
             PartName::Dispatcher => $world.$method::<crate::machines::dispatcher::Dispatching>($($arg),*),
             PartName::Scheduler => $world.$method::<crate::machines::scheduler::Scheduling>($($arg),*),
+            PartName::Submitter => $world.$method::<tenure_core::Submitter>($($arg),*),
             PartName::Registration => $world.$method::<tenure_core::Registration>($($arg),*),
             PartName::Claimer => $world.$method::<tenure_core::Claimer>($($arg),*),
         }

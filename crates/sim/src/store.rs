@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
-    Expect, InboxDoc, JobAnswer, JobRecord, LedgerDoc, NodeId, ProbeAnswer, Seat, SeatProblem, Snapshot,
-    SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
+    Expect, InboxDoc, JobAnswer, JobRecord, LedgerDoc, NodeId, ProbeAnswer, RequestsDoc, Seat, SeatProblem,
+    Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
 };
 
 /// The store's clock has its own origin, far from all others.
@@ -27,6 +27,8 @@ pub(crate) enum Key {
     /// One part of the ledger.
     Ledger(usize),
     Inbox(WorkerId),
+    /// What is asked of the leader.
+    Requests,
     /// Finished jobs of one part of the ledger.
     Archive(usize),
 }
@@ -45,7 +47,7 @@ impl Key {
             Key::Presence(_) => Some(Folder::Presences),
             Key::Worker(_) => Some(Folder::Workers),
             Key::Inbox(_) => Some(Folder::Inboxes),
-            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Archive(_) => None,
+            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Archive(_) => None,
         }
     }
 }
@@ -60,6 +62,7 @@ pub(crate) enum Value {
     Snapshot(Stamp, Arc<Snapshot>),
     Ledger(Stamp, LedgerDoc),
     Inbox(Stamp, InboxDoc),
+    Requests(Stamp, RequestsDoc),
     Archive(Vec<JobRecord>),
     /// Nothing that can be read.
     Garbage(SeatProblem),
@@ -88,6 +91,7 @@ shown_as! {
     snapshot: Snapshot => Arc<Snapshot>;
     ledger: Ledger => LedgerDoc;
     inbox: Inbox => InboxDoc;
+    requests: Requests => RequestsDoc;
 }
 
 /// What a worker wrote.

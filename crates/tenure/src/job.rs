@@ -39,28 +39,37 @@ mod carrier;
 mod dispatcher;
 mod documents;
 mod pool;
+mod requests;
 mod runner;
 mod spec;
+mod submit;
 mod view;
 
 pub use assign::{Assign, Candidate, LeastLoaded};
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
+pub(crate) use requests::RequestsCodec;
 pub use runner::{Handlers, JobContext, JobOutcome, JobRunner, RunnerEnd, RunnerOptions};
 pub use spec::JobSpec;
+pub(crate) use submit::Submissions;
+pub use submit::{JOBS_PER_CALL_MAX, Receipt};
 pub use tenure_core::{ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, LateResult, OutcomeKind};
 pub use view::JobList;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use documents::{InboxCodec, LedgerCodec};
 
+use crate::clock::{BootClock, Clock};
 use crate::election::Reporter;
+use crate::error::Error;
 use crate::fence::Fence;
 use crate::keys::Keys;
+use crate::node::NodeHandle;
 use crate::settings::Settings;
 use crate::workers::Workers;
 use std::sync::Arc;
-use tenure_store::Store;
-use tokio::sync::watch;
+use tenure_core::Namespace;
+use tenure_store::{Lanes, Store};
+use tokio::sync::{broadcast, watch};
 
 /// Shards of the ledger. Never change this: a series must stay where it is. There are many, so that the open jobs and watermarks
 /// of 5,000 schedules fit into objects of 1 MiB, and so that a write carries little that did not change. The price: a
@@ -81,12 +90,24 @@ pub struct Jobs {
     pub(crate) reporter: Reporter,
     pub(crate) fence: Fence,
     pub(crate) workers: watch::Receiver<Workers>,
+    pub(crate) submissions: Submissions,
 }
 
 impl Jobs {
     /// The keys of a place that never moves.
     pub(crate) fn fixed(keys: Keys) -> watch::Receiver<Keys> {
         watch::Sender::new(keys).subscribe()
+    }
+
+    /// The jobs of a namespace, for a process that is no node: it submits and cancels, and neither leads nor works. Must be called
+    /// on a tokio runtime.
+    pub fn of_namespace(settings: &Settings, lanes: Lanes) -> Result<Jobs, Error> {
+        let keys = Keys::global(&Namespace::new(&settings.namespace)?);
+        let (events, _) = broadcast::channel(1);
+        let leadership = watch::Sender::new(crate::Leadership::default()).subscribe();
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let (_, _, jobs) = NodeHandle::connect(settings, &keys, lanes, clock, events, leadership);
+        Ok(jobs)
     }
 
     /// The keys of the place now.

@@ -106,6 +106,11 @@ impl Keys {
         format!("{}/jobs/ledger-{shard}.json", self.root)
     }
 
+    /// The key of what is asked of the leader.
+    pub(crate) fn requests(&self) -> String {
+        format!("{}/jobs/requests.json", self.root)
+    }
+
     /// The folder of inboxes, ending in `/`.
     pub(crate) fn inboxes(&self) -> String {
         format!("{}/jobs/inbox/", self.root)

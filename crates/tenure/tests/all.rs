@@ -33,6 +33,7 @@ mod silent_lists;
 mod slow_store;
 mod status;
 mod step_down;
+mod submissions;
 mod supervision;
 mod sweep_speed;
 mod telemetry;

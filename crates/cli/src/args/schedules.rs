@@ -263,6 +263,57 @@ pub(crate) struct JobArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum JobAction {
-    /// Show one job: its state, its agent, why it waits, its result
+    /// Submit a job for workers to run, from anywhere
+    Submit(SubmitArgs),
+    /// Show one job: its state, its worker, why it waits, its result
     Show(OneArgs),
+    /// Call off a job: one that nobody has begun never runs, one that runs is asked to stop
+    Cancel(OneArgs),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The job is on the store when this returns: nothing loses it, whether anybody leads or not. Submitting an id again \
+gives the same job.\n\
+With --wait: prints the result, and exits with 0 if the job succeeded, else with 1."
+)]
+pub(crate) struct SubmitArgs {
+    /// What kind of job: workers say which kinds they run
+    #[arg(long)]
+    pub(crate) kind: String,
+    /// Your id for it [default: a new one]
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// Input for whoever runs it, at most 16 KiB; @FILE reads a file, - reads stdin
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        allow_hyphen_values = true,
+        hide_default_value = true
+    )]
+    pub(crate) payload: String,
+    /// The worker that must run it [default: any]
+    #[arg(long, value_name = "ID")]
+    pub(crate) worker: Option<String>,
+    /// How long one attempt may take
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = wait, allow_hyphen_values = true)]
+    pub(crate) timeout: u64,
+    /// How often it may be started
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    pub(crate) attempts: u32,
+    /// The pause before the second attempt; it doubles before each further one
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = wait, allow_hyphen_values = true)]
+    pub(crate) backoff: u64,
+    /// How long it may wait for a worker
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = wait, allow_hyphen_values = true)]
+    pub(crate) ttl: u64,
+    /// Wait until it has ended
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
 }

@@ -80,7 +80,10 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
             | ScheduleAction::Rm(args) => &args.settings,
         }),
         Verb::Jobs(args) => Some(&args.settings),
-        Verb::Job(JobArgs { action: JobAction::Show(args) }) => Some(&args.settings),
+        Verb::Job(JobArgs { action }) => Some(match action {
+            JobAction::Submit(args) => &args.settings,
+            JobAction::Show(args) | JobAction::Cancel(args) => &args.settings,
+        }),
         Verb::Metrics(args) => Some(&args.settings),
         Verb::Cost(args) => Some(&args.settings),
         Verb::Doctor(args) => Some(&args.settings),

@@ -6,7 +6,7 @@ use crate::schedules::{Place, moment, now_ms, span};
 use tenure::id::{CheckName, WorkerId};
 
 use tenure::job::JobRecord;
-use tenure_plugins::schedules::{JobInfo, JobRow};
+use tenure_plugins::schedules::{CHECKS_KIND, JobInfo, JobRow};
 
 /// A job for people; [`JobRow`] has it for programs.
 pub(crate) struct Row(pub(crate) JobRow);
@@ -58,7 +58,10 @@ impl Row {
     pub(crate) fn print(&self) {
         let job = &self.0.record;
         say!("job        {}", job.id);
-        say!("schedule   {}", job.series);
+        match job.kind.as_str() {
+            CHECKS_KIND => say!("schedule   {}", job.series),
+            kind => say!("kind       {kind}"),
+        }
         say!("state      {}", job.state.as_str());
         if let (Some(due_ms), Some(age_ms)) = (self.0.facts.due_ms, self.age_ms()) {
             say!("due        {}, {} ago", moment(due_ms), span(age_ms));

@@ -22,7 +22,10 @@ use super::assign::Assign;
 use super::inboxes::{InboxNews, Inboxes, Report, report};
 use super::ledger::{Ledger, LedgerNews};
 use super::lifecycle::{AtWorker, Judgement, conclude, due_at, judge};
-use super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind};
+use super::model::{
+    Ask, InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, RequestsDoc,
+};
+use super::requests::{Requests, RequestsNews};
 use super::table::{AttemptEnd, Job, Table, Transition};
 use super::workers::Workers;
 use crate::document::{DocumentAnswer, State, Writer};
@@ -40,6 +43,9 @@ pub struct Dispatcher<A> {
     ledger: Ledger,
     inboxes: Inboxes,
     workers: Workers,
+    asked: Requests,
+    /// As last told.
+    changes: Option<u64>,
     /// Submissions to shards that this leader does not own yet.
     waiting: Vec<(u64, JobRecord)>,
     /// Jobs that were told why they wait are tried again only from this time on, and after the last one that was tried.
@@ -64,6 +70,8 @@ impl<A: Assign> Dispatcher<A> {
             ledger: Ledger::new(writer, config.shards),
             inboxes: Inboxes::new(writer, &config),
             workers: Workers::default(),
+            asked: Requests::new(writer),
+            changes: None,
             config,
             waiting: Vec::new(),
             retry_at: Time(0),
@@ -199,6 +207,7 @@ impl<A: Assign> Dispatcher<A> {
                     self.note_gone(now);
                 }
             }
+            DispatchAnswer::Requests(answer) => self.on_requests(now, id, answer),
             DispatchAnswer::Archived(shard, done) => {
                 let archived = self.ledger.archived(now, id, shard, done);
                 archived.iter().for_each(|id| self.table.remove(id));
@@ -228,6 +237,20 @@ impl<A: Assign> Dispatcher<A> {
         }
         if self.ledger.blocked() != blocked {
             self.inboxes.mark_all();
+        }
+    }
+
+    fn on_requests(&mut self, now: Time, id: RequestId, answer: DocumentAnswer<RequestsDoc>) {
+        match self.asked.answered(now, &self.config, id, answer) {
+            RequestsNews::Nothing => return,
+            RequestsNews::Read => {}
+            RequestsNews::Unreadable => self.counts.rejected += 1,
+            RequestsNews::Superseded => self.ended = true,
+        }
+        let changes = Some(self.asked.changes());
+        // The first look tells nothing: whoever has just begun looks at everything anyway.
+        if std::mem::replace(&mut self.changes, changes).is_some_and(|before| Some(before) != changes) {
+            self.news.push(DispatchOutput::Changed);
         }
     }
 
@@ -309,23 +332,25 @@ impl<A: Assign> Dispatcher<A> {
             return self.end(out);
         }
         self.admit(now, out);
+        self.serve(now);
         if self.is_ready() {
             self.judge(now);
             self.assign_waiting(now);
             let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
             changed.iter().for_each(|id| self.retime(now, id));
         }
-        let Dispatcher { config, table, ledger, inboxes, workers, requests, .. } = self;
+        let Dispatcher { config, table, ledger, inboxes, workers, asked, requests, .. } = self;
         inboxes.mark(std::mem::take(&mut table.news.inboxes));
         let (view, sink) = (View { now, wall_ms, config, table, workers }, &mut Sink { requests, out });
         ledger.send(&view, sink);
+        asked.send(now, |ask| is_served(table, ledger, ask), sink);
         if ledger.is_adopted() {
             inboxes.find(now, sink);
         }
         if ledger.is_adopted() && inboxes.are_known() {
             inboxes.poll(&view, sink);
             inboxes.send(&view, ledger, sink);
-            ledger.archive(&view, inboxes, sink);
+            ledger.archive(&view, inboxes, asked, sink);
         }
         self.tell(out);
     }
@@ -345,14 +370,37 @@ impl<A: Assign> Dispatcher<A> {
                 }
                 State::Blocked => Some(SubmitAnswer::Blocked),
                 State::Superseded => Some(SubmitAnswer::Ended),
-                State::Owned => self.create(now, shard, token, record),
+                State::Owned => self.create(now, shard, Some(token), record),
             };
             out.extend(answer.map(|answer| Effect::Output(DispatchOutput::Answered(token, answer))));
         }
     }
 
+    /// Does what is asked for in the document of requests. What there is no room for waits there.
+    fn serve(&mut self, now: Time) {
+        for asked in self.asked.entries().to_vec() {
+            match asked.ask {
+                Ask::Submit(record) => {
+                    let shard = self.ledger.shard_of(&record.series);
+                    if self.ledger.state(shard) == State::Owned && self.table.get(&record.id).is_none() {
+                        self.create(now, shard, None, record);
+                    }
+                }
+                // A job that is asked for and called off in the same document is found here, too.
+                Ask::Cancel(id) if self.ledger.is_adopted() => self.cancel(now, &id),
+                Ask::Cancel(_) => {}
+            }
+        }
+    }
+
     /// The answer, unless it has to wait for the ledger on the store.
-    fn create(&mut self, now: Time, shard: usize, token: u64, record: JobRecord) -> Option<SubmitAnswer> {
+    fn create(
+        &mut self,
+        now: Time,
+        shard: usize,
+        token: Option<u64>,
+        record: JobRecord,
+    ) -> Option<SubmitAnswer> {
         if self.table.submitted_again(&record.id, token) {
             self.counts.duplicates += 1;
             return None;
@@ -454,7 +502,19 @@ impl<A: Assign> Dispatcher<A> {
         let retry = (retries && self.retry_at > now).then_some(self.retry_at);
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);
-        [retry, ledger, self.inboxes.due_at(now), self.table.due_at(now)].into_iter().flatten().min()
+        let others = [self.inboxes.due_at(now), self.table.due_at(now), self.asked.due_at(now)];
+        [retry, ledger].into_iter().chain(others).flatten().min()
+    }
+}
+
+/// Whether the ledger on the store shows what was asked for.
+fn is_served(table: &Table, ledger: &Ledger, ask: &Ask) -> bool {
+    let job = table.get(ask.job());
+    let confirmed = job.is_some_and(|job| job.is_confirmed(ledger)) || Mutant::JobAskedTakenEarly.on();
+    match (ask, job) {
+        (Ask::Submit(_), job) => job.is_some() && confirmed,
+        (Ask::Cancel(_), None) => ledger.is_adopted(),
+        (Ask::Cancel(_), Some(job)) => confirmed && (job.record().cancel || job.record().state.is_final()),
     }
 }
 

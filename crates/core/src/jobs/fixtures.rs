@@ -27,6 +27,7 @@ pub(super) fn config() -> DispatcherConfig {
         entries_max: 4,
         fast_ms: 100,
         slow_ms: 1000,
+        requests_ms: 1_000_000,
         claim_timeout_ms: 3000,
         margin_ms: 500,
         retire_ms: 5000,
@@ -75,7 +76,7 @@ pub(super) fn serve(ledger: &mut Ledger, table: &Table, now: u64) -> Vec<Documen
 /// A table with one job that went through these transitions, each a second after the one before.
 pub(super) fn table(record: JobRecord, transitions: Vec<Transition>) -> (Table, Ledger, JobId) {
     let (mut table, mut ledger, id) = (Table::new(Epoch(2), 2), ledger(), record.id.clone());
-    table.create(&mut ledger, Time(0), 1, record);
+    table.create(&mut ledger, Time(0), Some(1), record);
     for (number, transition) in transitions.into_iter().enumerate() {
         table.change(&mut ledger, Time(1000 * (number as u64 + 1)), &id, transition);
     }

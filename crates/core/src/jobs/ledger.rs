@@ -7,6 +7,7 @@ use super::RETRY;
 use super::dispatcher::{DispatchRequest, Sink, SubmitAnswer, View};
 use super::inboxes::Inboxes;
 use super::model::{JOB_OBJECT_MAX_WEIGHT, JOB_SERIES_MAX, JobRecord, LedgerDoc, job_shard};
+use super::requests::Requests;
 use super::table::{Job, Table};
 use crate::document::{Document, DocumentAnswer, Op, Rules, State, Unreadable, What, Writer};
 use crate::id::{JobId, SeriesId};
@@ -205,8 +206,14 @@ impl Ledger {
         enough && self.is_owned(shard) && self.shards[shard].archiving.is_none()
     }
 
-    /// Archives finished jobs in batches, once nothing of them is left in an inbox.
-    pub(super) fn archive(&mut self, view: &View<'_>, inboxes: &Inboxes, sink: &mut Sink<'_>) {
+    /// Archives finished jobs in batches, once nothing of them is left in an inbox and nobody can ask for them again.
+    pub(super) fn archive(
+        &mut self,
+        view: &View<'_>,
+        inboxes: &Inboxes,
+        requests: &Requests,
+        sink: &mut Sink<'_>,
+    ) {
         let View { now, config, table, .. } = *view;
         for shard in 0..self.shards.len() {
             let due = self.shards[shard].archive_at.max(self.archive_due);
@@ -214,8 +221,10 @@ impl Ledger {
                 continue;
             }
             let crowded = table.index().shards[shard].is_crowded();
-            let over =
-                |job: &&Job| job.record().state.is_final() && job.is_confirmed(self) && inboxes.is_gone(job);
+            let over = |job: &&Job| {
+                let recorded = job.record().state.is_final() && job.is_confirmed(self);
+                recorded && inboxes.is_gone(job) && requests.is_done_with(job.record())
+            };
             let mut done: Vec<&Job> = table.of_shard(shard).filter(over).collect();
             if done.len() <= config.keep_finished && !(crowded && done.len() >= 8) {
                 // They are still in inboxes.
@@ -298,7 +307,7 @@ mod tests {
     #[test]
     fn a_change_is_written_at_once_and_a_reason_once_it_lasts() {
         let (mut ledger, mut table) = (ledger(), Table::new(Epoch(2), 2));
-        table.create(&mut ledger, Time(10), 1, record("t1"));
+        table.create(&mut ledger, Time(10), Some(1), record("t1"));
         let job = |table: &Table| table.get(&name("t1")).expect("it is there").clone();
         assert!(!job(&table).is_confirmed(&ledger));
         let written = serve(&mut ledger, &table, 10);

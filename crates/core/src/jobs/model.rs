@@ -1,7 +1,7 @@
 //! Jobs, their states and limits, and the two documents they are kept in.
 
 use crate::election::Epoch;
-use crate::id::{Incarnation, JobId, KindName, SeriesId, WorkerId};
+use crate::id::{Incarnation, JobId, KindName, Nonce, SeriesId, WorkerId};
 use std::sync::Arc;
 
 /// Largest payload of a job.
@@ -20,6 +20,10 @@ pub const JOB_SERIES_MAX: usize = 500;
 
 /// Most late results that a job remembers; further ones are only counted.
 pub const JOB_LATE_MAX: usize = 8;
+
+/// Most batches of requests that are remembered once they are served. More than can be served while one writer waits for the
+/// answer to a write.
+pub const JOB_BATCHES_MAX: usize = 512;
 
 /// Gives the values of an enum their names in documents and answers.
 macro_rules! wire_names {
@@ -254,6 +258,70 @@ pub struct LedgerDoc {
     pub series: Vec<(SeriesId, u64)>,
     /// Jobs in id order.
     pub jobs: Vec<JobRecord>,
+}
+
+/// What somebody asks of the leader.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are submissions")]
+pub enum Ask {
+    /// A new job.
+    Submit(JobRecord),
+    Cancel(JobId),
+}
+
+impl Ask {
+    /// The job it is about.
+    pub fn job(&self) -> &JobId {
+        match self {
+            Ask::Submit(record) => &record.id,
+            Ask::Cancel(id) => id,
+        }
+    }
+
+    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in the document of requests.
+    pub fn weight(&self) -> usize {
+        match self {
+            Ask::Submit(record) => record.payload.len() + 448,
+            Ask::Cancel(_) => 256,
+        }
+    }
+}
+
+/// One thing that is asked of the leader.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Asked {
+    /// The batch it was asked with.
+    pub batch: Nonce,
+    pub ask: Ask,
+}
+
+/// What is asked of the leader. Anybody appends to it, as a guest; only the leader takes something out.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct RequestsDoc {
+    /// In the order in which they were asked.
+    pub entries: Vec<Asked>,
+    /// The batches taken out last, at most [`JOB_BATCHES_MAX`]: who never got an answer to its write finds its batch here if it
+    /// was written and served in the meantime.
+    pub taken: Vec<Nonce>,
+    /// Raised by whoever changed something elsewhere that the leader should look at.
+    pub changes: u64,
+}
+
+impl RequestsDoc {
+    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses.
+    pub fn weight(&self) -> usize {
+        self.entries.iter().map(|asked| asked.ask.weight()).sum()
+    }
+
+    /// Whether it asks for this job.
+    pub fn submits(&self, id: &JobId) -> bool {
+        self.entries.iter().any(|asked| matches!(&asked.ask, Ask::Submit(job) if job.id == *id))
+    }
+
+    /// Whether this batch was written, served or not.
+    pub fn has(&self, batch: Nonce) -> bool {
+        self.taken.contains(&batch) || self.entries.iter().any(|asked| asked.batch == batch)
+    }
 }
 
 /// How far a worker has got with an entry of its inbox.

@@ -253,14 +253,14 @@ impl Table {
         }
     }
 
-    pub(super) fn create(&mut self, ledger: &mut Ledger, now: Time, token: u64, record: JobRecord) {
+    pub(super) fn create(&mut self, ledger: &mut Ledger, now: Time, token: Option<u64>, record: JobRecord) {
         let JobRecord { id, series, watermark, kind, payload, limits, target, .. } = record;
         let new = JobRecord::new(id, series, kind, limits);
         let record = JobRecord { watermark, payload, target, epoch: self.epoch, ..new };
         let id = record.id.clone();
         self.insert(ledger, now, record, None);
         if let Some(job) = self.jobs.get_mut(&id) {
-            job.tokens.push((token, SubmitAnswer::Created));
+            job.tokens.extend(token.map(|token| (token, SubmitAnswer::Created)));
         }
         self.touch(ledger, &id);
     }
@@ -301,9 +301,9 @@ impl Table {
     }
 
     /// A submission of a job that exists, to be answered once the ledger on the store has it. Returns whether it exists.
-    pub(super) fn submitted_again(&mut self, id: &JobId, token: u64) -> bool {
+    pub(super) fn submitted_again(&mut self, id: &JobId, token: Option<u64>) -> bool {
         let Some(job) = self.jobs.get_mut(id) else { return false };
-        job.tokens.push((token, SubmitAnswer::Exists));
+        job.tokens.extend(token.map(|token| (token, SubmitAnswer::Exists)));
         self.news.untold.insert(id.clone());
         true
     }
@@ -457,7 +457,7 @@ mod tests {
                 4 => table.explain(&mut ledger, Time(now), &id, "nobody is there"),
                 5 => table.set_pausing_aside(Time(now)),
                 _ => match table.get(&id).map(|job| job.record.state) {
-                    None => table.create(&mut ledger, Time(now), now, record(id.as_str())),
+                    None => table.create(&mut ledger, Time(now), Some(now), record(id.as_str())),
                     Some(state) => {
                         let (next, transition) = any(rng.random_range(0..7), rng.random_range(0..3));
                         if state.may_become(next) {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::machine::{Effect, In, Input, Machine, Now, Out, Request};
 use tenure_core::{
-    Assign, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig,
-    Entry, EntryState, Epoch, Expect, InboxDoc, InboxListed, Incarnation, JobId, JobLimits, JobRecord,
-    JobState, LedgerDoc, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WorkerId, WriteAnswer,
+    Ask, Asked, Assign, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher,
+    DispatcherConfig, Entry, EntryState, Epoch, Expect, InboxDoc, InboxListed, Incarnation, JobId, JobLimits,
+    JobRecord, JobState, LedgerDoc, Nonce, Outcome, OutcomeKind, RequestId, RequestsDoc, Time, Version,
+    WorkerId, WriteAnswer,
 };
 
 pub(crate) const ME: Incarnation = Incarnation(7);
@@ -116,6 +117,7 @@ pub(crate) fn ledger_written(request: DispatchRequest) -> Stored<LedgerDoc> {
         other @ (DispatchRequest::Ledger(..)
         | DispatchRequest::Inbox(..)
         | DispatchRequest::ListInboxes
+        | DispatchRequest::Requests(_)
         | DispatchRequest::Archive(..)) => panic!("{other:?}"),
     }
 }
@@ -127,6 +129,7 @@ pub(crate) fn inbox_written(request: DispatchRequest) -> Stored<InboxDoc> {
         other @ (DispatchRequest::Ledger(..)
         | DispatchRequest::Inbox(..)
         | DispatchRequest::ListInboxes
+        | DispatchRequest::Requests(_)
         | DispatchRequest::Archive(..)) => panic!("{other:?}"),
     }
 }
@@ -139,6 +142,7 @@ pub(crate) fn config() -> DispatcherConfig {
         entries_max: 4,
         fast_ms: 100,
         slow_ms: 1000,
+        requests_ms: 1_000_000,
         claim_timeout_ms: 3000,
         margin_ms: 500,
         retire_ms: 5000,
@@ -224,6 +228,12 @@ fn request_words(request: &DispatchRequest) -> String {
             format!("write {worker} {}: {}", over(expect), entries.join(", "))
         }
         DispatchRequest::Inbox(worker, DocumentRequest::Remove) => format!("remove {worker}"),
+        DispatchRequest::Requests(DocumentRequest::Read { .. }) => "read requests".to_owned(),
+        DispatchRequest::Requests(DocumentRequest::Write { body, expect, .. }) => {
+            let jobs: Vec<&str> = body.entries.iter().map(|asked| asked.ask.job().as_str()).collect();
+            format!("write requests {}: {}; {} served", over(expect), jobs.join(", "), body.taken.len())
+        }
+        DispatchRequest::Requests(DocumentRequest::Remove) => panic!("it removes no requests"),
         DispatchRequest::Archive(part, records) => {
             let ids: Vec<&str> = records.iter().map(|record| record.id.as_str()).collect();
             format!("archive {part}: {}", ids.join(", "))
@@ -239,6 +249,9 @@ pub(crate) struct Driver {
     pub(crate) open: Vec<(RequestId, DispatchRequest)>,
     pub(crate) ledgers: BTreeMap<usize, (Stored<LedgerDoc>, u64)>,
     pub(crate) inboxes: BTreeMap<WorkerId, (Stored<InboxDoc>, u64)>,
+    /// What is asked of the leader, for tests that are about that: the others are not told of its looks.
+    pub(crate) is_asked: bool,
+    pub(crate) asked: BTreeMap<(), (Stored<RequestsDoc>, u64)>,
     pub(crate) versions: u64,
     requests: BTreeSet<RequestId>,
     nonces: BTreeSet<u64>,
@@ -255,6 +268,8 @@ impl Driver {
             open: Vec::new(),
             ledgers: BTreeMap::new(),
             inboxes: BTreeMap::new(),
+            is_asked: false,
+            asked: BTreeMap::new(),
             versions: 0,
             requests: BTreeSet::new(),
             nonces: BTreeSet::new(),
@@ -305,7 +320,21 @@ impl Driver {
     }
 
     pub(crate) fn step(&mut self, input: In<Core>, out: &mut Vec<Out<Core>>) {
-        self.core.handle(Now { at: Time(self.now), wall_ms: self.now as i64 }, input, out);
+        let now = Now { at: Time(self.now), wall_ms: self.now as i64 };
+        self.core.handle(now, input, out);
+        // Nobody asks for anything, unless a test is about that.
+        let is_look = |effect: &Out<Core>| {
+            let look = |request: &DispatchRequest| {
+                matches!(request, DispatchRequest::Requests(DocumentRequest::Read { .. }))
+            };
+            matches!(effect, Effect::Request(_, request) if look(request))
+        };
+        while let Some(place) = out.iter().position(is_look).filter(|_| !self.is_asked) {
+            let Effect::Request(id, _) = out.remove(place) else { unreachable!("it is a request") };
+            let absent = DispatchAnswer::Requests(DocumentAnswer::Read(Read::Absent));
+            self.core.handle(now, Input::Answer(id, absent), out);
+            self.core.handle(now, Input::Wake, out);
+        }
     }
 
     fn note(&mut self, effect: Out<Core>) -> Option<String> {
@@ -318,6 +347,7 @@ impl Driver {
                     DispatchRequest::Ledger(..)
                     | DispatchRequest::Inbox(..)
                     | DispatchRequest::ListInboxes
+                    | DispatchRequest::Requests(_)
                     | DispatchRequest::Archive(..) => None,
                 };
                 if let Some(Stamp { epoch, owner, nonce }) = stamp {
@@ -343,6 +373,7 @@ impl Driver {
                 self.claim_times.push(after_ms);
                 return None;
             }
+            Effect::Output(DispatchOutput::Changed) => "look around".to_owned(),
             Effect::Output(DispatchOutput::Ended(_)) => "ended".to_owned(),
         })
     }
@@ -358,7 +389,9 @@ impl Driver {
 
     /// When it wants to be woken.
     pub(crate) fn at(&self) -> Option<u64> {
-        self.core.wake_at().map(|at| at.0)
+        // The next look at what is asked is far away, unless a test is about that.
+        let look = |at: &u64| !self.is_asked && *at >= self.config.requests_ms;
+        self.core.wake_at().map(|at| at.0).filter(|at| !look(at))
     }
 
     // ---- the store ----
@@ -383,6 +416,7 @@ impl Driver {
             other @ (DispatchRequest::Ledger(..)
             | DispatchRequest::Inbox(..)
             | DispatchRequest::ListInboxes
+            | DispatchRequest::Requests(_)
             | DispatchRequest::Archive(..)) => panic!("{other:?} is no write"),
         };
         self.tell(self.now, Input::Answer(id, answer))
@@ -426,8 +460,22 @@ impl Driver {
                 DispatchAnswer::Inbox(worker, answer)
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(Some(self.lines())),
+            DispatchRequest::Requests(request) => {
+                DispatchAnswer::Requests(serve(&mut self.asked, &mut self.versions, (), request))
+            }
             DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(part, true),
         }
+    }
+
+    /// Somebody asks the leader for this.
+    pub(crate) fn ask(&mut self, asks: Vec<Ask>) {
+        self.is_asked = true;
+        self.versions += 1;
+        let batch = Nonce { incarnation: LIFE, sequence: self.versions };
+        let stored = self.asked.entry(()).or_insert_with(|| (Stored::of(RequestsDoc::default(), 0, LIFE), 0));
+        stored.1 = self.versions;
+        stored.0.stamp.nonce = batch;
+        stored.0.entries.extend(asks.into_iter().map(|ask| Asked { batch, ask }));
     }
 
     pub(crate) fn lines(&self) -> Vec<InboxListed> {

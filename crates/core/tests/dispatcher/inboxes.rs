@@ -395,6 +395,7 @@ fn a_worker_whose_inbox_cannot_be_read_is_not_chosen() {
                 DispatchRequest::Ledger(part, _) => {
                     DispatchAnswer::Ledger(part, DocumentAnswer::Written(won))
                 }
+                DispatchRequest::Requests(_) => DispatchAnswer::Requests(DocumentAnswer::Read(Read::Absent)),
                 DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(part, true),
             };
             inputs.push(Input::Answer(id, answer));

@@ -7,6 +7,7 @@ mod judging;
 mod leaving;
 mod ledger;
 pub(crate) mod looks;
+pub(crate) mod requests;
 
 use driver::{Driver, acked, assign, cancel, config, entry, inbox, job, out};
 use tenure_core::machine::Input;

@@ -1,4 +1,4 @@
-//! What looking for schedules costs in the steady state.
+//! What looking for jobs and schedules costs in the steady state.
 
 use super::ScheduleOptions;
 use tenure::Settings;
@@ -9,8 +9,11 @@ use tenure::metrics::{Prices, ProjectionLine, Surcharge};
 /// it. Does not count jobs, or reads of agents and of changed schedules.
 pub fn cost(settings: &Settings, nodes: u64) -> Surcharge {
     let look_ms = millis(ScheduleOptions::default().look_interval);
-    let write = Prices::of(settings).write_per_1000_micros;
-    Surcharge::of(vec![ProjectionLine::new("schedules: list pages", nodes.min(1), look_ms, write)])
+    let Prices { read_per_1000_micros: read, write_per_1000_micros: write, .. } = Prices::of(settings);
+    Surcharge::of(vec![
+        ProjectionLine::new("jobs: looks whether anything is asked", nodes.min(1), 1000, read),
+        ProjectionLine::new("schedules: list pages", nodes.min(1), look_ms, write),
+    ])
 }
 
 #[cfg(test)]
@@ -21,7 +24,7 @@ mod tests {
     fn the_guides_figure_is_what_comes_out() {
         let settings = Settings::default();
         let dollars = |nodes| cost(&settings, nodes).cost_per_month;
-        assert!((dollars(3) - 2.59).abs() < 0.006, "{}", dollars(3));
+        assert!((dollars(3) - 1.25).abs() < 0.006, "{}", dollars(3));
         assert_eq!((dollars(0), dollars(1)), (0.0, dollars(1000)));
     }
 }

@@ -42,8 +42,8 @@ pub const SCHEDULE_EVENT_NAMES: &[&str] = &[
 /// Settings of a runner.
 #[derive(Clone)]
 pub struct ScheduleOptions {
-    /// How often to look at the schedules, with one list. Default: 5 s. Shorter: changes take effect sooner. Longer: fewer
-    /// requests.
+    /// How often to look at the schedules without being told, with one list. Default: 60 s. Whoever changes a schedule tells
+    /// the leader; this is for changes by other means, and for those who could not tell it.
     pub look_interval: Duration,
     /// How often to read an agent's facts again. Default: 60 s.
     pub agent_interval: Duration,
@@ -58,7 +58,7 @@ pub struct ScheduleOptions {
 impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
         ScheduleOptions {
-            look_interval: Duration::from_secs(5),
+            look_interval: Duration::from_secs(60),
             agent_interval: Duration::from_secs(60),
             request_timeout: Duration::from_secs(5),
             rules: Rules::default(),

@@ -128,14 +128,14 @@ impl Schedules {
             Some(there) if unsure && merged(there, &new, now_ms) == *there => Ok(None),
             Some(_) => Err(ScheduleError::Exists(schedule.id.to_string())),
         };
-        self.update(&schedule.id, change).await.map(drop)
+        self.change(&schedule.id, change).await.map(drop)
     }
 
     /// Writes this schedule, replacing any existing one. Keeps the unknown fields, the requested jobs and `since_ms` of the
     /// existing one. `since_ms` becomes `now_ms` if the schedule is new or becomes enabled, unless it sets the value itself.
     pub async fn put(&self, schedule: &Schedule, now_ms: u64) -> Result<Change, ScheduleError> {
         let change = |standing: Option<&Schedule>, _| Ok(wanted(standing, schedule, now_ms));
-        self.update(&schedule.id, change).await
+        self.change(&schedule.id, change).await
     }
 
     /// What [`put`](Schedules::put) would do. Writes nothing.
@@ -160,7 +160,7 @@ impl Schedules {
             let since_ms = if enabled { now_ms } else { there.since_ms };
             Ok((there.enabled != enabled).then(|| Schedule { enabled, since_ms, ..there.clone() }))
         };
-        self.update(id, change).await
+        self.change(id, change).await
     }
 
     /// Asks the leader, whoever it is, to run a job of a schedule now; its id is [`RunRequest::job_id`]. The schedule need not be
@@ -180,7 +180,7 @@ impl Schedules {
             new.run_now.push(RunRequest { name: name.to_owned(), at_ms: now_ms });
             Ok(Some(new))
         };
-        self.update(id, change).await
+        self.change(id, change).await
     }
 
     /// Notes that requested jobs are in the ledger: keeps their names in place of the requests. This is right no matter who leads
@@ -218,7 +218,10 @@ impl Schedules {
                 continue;
             }
             match tokio::time::timeout(self.timeout, self.store.remove(&key)).await {
-                Ok(Remove::Done) => return Ok(true),
+                Ok(Remove::Done) => {
+                    self.tell_leader().await;
+                    return Ok(true);
+                }
                 Ok(Remove::Denied(why)) => return Err(ScheduleError::Store(format!("{key}: {why}"))),
                 Ok(Remove::Unknown(why) | Remove::Unavailable(why)) => trouble = format!("{key}: {why}"),
                 Err(_) => trouble = format!("{key}: no answer in time; it may or may not have been removed"),
@@ -230,6 +233,31 @@ impl Schedules {
     /// The state of the checks, as last saved by the leader.
     pub async fn health(&self) -> Result<Health, ScheduleError> {
         self.read_health().await.map_err(|error| ScheduleError::Store(error.to_string()))
+    }
+
+    /// Changes one schedule, and tells the leader if anything changed.
+    async fn change(
+        &self,
+        id: &ScheduleId,
+        change: impl Fn(Option<&Schedule>, bool) -> Result<Option<Schedule>, ScheduleError>,
+    ) -> Result<Change, ScheduleError> {
+        let changed = self.update(id, change).await?;
+        if changed != Change::Unchanged {
+            self.tell_leader().await;
+        }
+        Ok(changed)
+    }
+
+    /// Whether anybody has ever asked the leader for anything.
+    pub(super) async fn is_leader_asked(&self) -> Result<bool, String> {
+        self.documents.is_leader_asked().await.map_err(|error| error.to_string())
+    }
+
+    /// What was changed is changed: a leader that could not be told notices at its next look.
+    async fn tell_leader(&self) {
+        if let Err(error) = self.documents.tell_leader().await {
+            tracing::warn!(target: "tenure", "the leader was not told, and notices within a minute: {error}");
+        }
     }
 
     /// Changes one schedule. The second argument of `change` says that an earlier write of this call may have landed.

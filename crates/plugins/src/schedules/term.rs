@@ -42,6 +42,9 @@ const SAVE_EVERY: Duration = Duration::from_millis(200);
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 const MARKS_KEPT_MS: u64 = 7 * super::timing::DAY_MS;
 
+/// How often to look which agents are draining and whose facts are old.
+const FACTS_EVERY: Duration = Duration::from_secs(5);
+
 /// The pause after a read that failed.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
@@ -89,6 +92,7 @@ struct Term<'a> {
     reads: JoinSet<StoreAnswer>,
     began: Instant,
     next_read: Instant,
+    next_facts: Instant,
     /// Something has changed since the view was last shown.
     view_is_old: bool,
     next_view: Instant,
@@ -156,6 +160,7 @@ async fn term(
         reads: JoinSet::new(),
         began: Instant::now(),
         next_read: Instant::now(),
+        next_facts: Instant::now(),
         view_is_old: true,
         next_view: Instant::now(),
         next_save: Instant::now(),
@@ -189,6 +194,7 @@ impl Term<'_> {
         asked: &mut mpsc::Receiver<RunNow>,
     ) -> Result<(), TermError> {
         let mut workers = self.inner.workers.clone();
+        let mut changes = self.dispatcher.changes();
         let mut watched = true;
         loop {
             self.start_reads();
@@ -224,6 +230,7 @@ impl Term<'_> {
                     watched = changed.is_ok();
                     self.read_facts();
                 }
+                Ok(()) = changes.changed() => self.next_read = Instant::now(),
                 () = tokio::time::sleep(pause) => self.view_is_old = was_old,
             }
         }
@@ -245,8 +252,12 @@ impl Term<'_> {
     /// Reads the schedules when it is time, and agents that are new or were read too long ago.
     fn start_reads(&mut self) {
         let now = Instant::now();
-        if !self.reads.is_empty() || now < self.next_read {
+        if !self.reads.is_empty() || now < self.next_read.min(self.next_facts) {
             return;
+        }
+        self.next_facts = now + FACTS_EVERY.min(self.inner.options.agent_interval);
+        if now < self.next_read {
+            return self.read_facts();
         }
         self.next_read = now + self.inner.options.look_interval;
         let (schedules, listed) = (self.inner.schedules.clone(), self.listed.clone());

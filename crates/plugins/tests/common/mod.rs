@@ -218,7 +218,8 @@ pub async fn created(rig: &Rig, schedule: &str) -> BTreeMap<u64, usize> {
     };
     let mut found: BTreeMap<u64, usize> = BTreeMap::new();
     let mut seen = std::collections::BTreeSet::new();
-    for entry in entries.iter().filter(|entry| !entry.key.contains("/inbox/")) {
+    for entry in entries.iter().filter(|entry| entry.key.contains("/ledger-") || entry.key.contains("/done/"))
+    {
         let tenure::store::Read::Found(object) = rig.store.get(&entry.key, None).await else { continue };
         let value: serde_json::Value = serde_json::from_slice(&object.body).expect("JSON");
         for record in value["jobs"].as_array().expect("jobs") {

@@ -8,9 +8,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::time::Duration;
 use tenure::id::{JobId, WorkerId};
-use tenure::job::JobOutcome;
+use tenure::job::{JobOutcome, JobSpec, Submitted};
 use utoipa::ToSchema;
 
 /// The longest wait for a job.
@@ -18,6 +19,103 @@ const WAIT_MAX_MS: u64 = 30_000;
 
 /// The longest result; the library has the same limit.
 const RESULT_MAX_BYTES: usize = 1024;
+
+/// Jobs to submit.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SubmitAsk {
+    /// All of them are submitted, or none.
+    #[schema(min_items = 1, max_items = 1000)]
+    jobs: Vec<NewJob>,
+}
+
+/// A job to submit.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NewJob {
+    /// Your id for it: submitting it again gives the same job. Default: a new one.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    id: Option<String>,
+    /// Workers say which kinds they run.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    kind: String,
+    /// Input for whoever runs it, at most 16 KiB as JSON.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    payload: Option<Value>,
+    /// The worker that must run it. Default: any.
+    worker: Option<String>,
+    /// How long one attempt may take. Default: 60,000.
+    timeout_ms: Option<u64>,
+    /// How long it may wait for a worker. Default: 600,000.
+    ttl_ms: Option<u64>,
+    /// How often it may be started. Default: 3.
+    attempts: Option<u32>,
+    /// The pause before the second attempt; it doubles before each further one. Default: 1,000.
+    backoff_ms: Option<u64>,
+}
+
+impl NewJob {
+    fn spec(self) -> JobSpec {
+        let mut spec = match &self.id {
+            Some(id) => JobSpec::new(id, &self.kind),
+            None => JobSpec::unnamed(&self.kind),
+        };
+        if let Some(payload) = self.payload.filter(|payload| !payload.is_null()) {
+            spec = spec.payload(payload.to_string());
+        }
+        if let Some(worker) = self.worker {
+            spec = spec.worker(worker);
+        }
+        let ms = Duration::from_millis;
+        spec = self.timeout_ms.map(ms).into_iter().fold(spec, JobSpec::timeout);
+        spec = self.ttl_ms.map(ms).into_iter().fold(spec, JobSpec::ttl);
+        spec = self.backoff_ms.map(ms).into_iter().fold(spec, JobSpec::backoff);
+        self.attempts.into_iter().fold(spec, JobSpec::attempts)
+    }
+}
+
+/// What was submitted.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SubmitAnswer {
+    /// In the order in which they were given.
+    jobs: Vec<SubmittedJob>,
+}
+
+/// A job that was submitted.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SubmittedJob {
+    id: String,
+    /// There was a job with this id; it stays as it is.
+    existed: bool,
+}
+
+/// Submits jobs: they are on the store when this answers, whether anybody leads or not
+#[utoipa::path(
+    post, path = "/v1/jobs", tag = "jobs", request_body = SubmitAsk,
+    responses(
+        (status = 202, description = "submitted", body = SubmitAnswer),
+        (status = 422, description = "one of them is invalid; nothing was submitted", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "too many requests, or too many jobs wait to be taken up; nothing was submitted", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "the store does not answer", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn submit(
+    State(state): State<Shared>,
+    Payload(ask): Payload<SubmitAsk>,
+) -> Answer<(StatusCode, axum::Json<SubmitAnswer>)> {
+    if ask.jobs.is_empty() {
+        return Err(Problem::invalid("jobs: must have at least one job"));
+    }
+    state.rate_limit.take(1.0)?;
+    let (jobs, specs) = (state.jobs.clone(), ask.jobs.into_iter().map(NewJob::spec).collect::<Vec<_>>());
+    let receipts = state.on_node(async move { jobs.submit_all(specs).await }).await??;
+    let submitted = receipts.into_iter().map(|receipt| SubmittedJob {
+        existed: receipt.submitted == Submitted::Exists,
+        id: receipt.id.to_string(),
+    });
+    Ok((StatusCode::ACCEPTED, axum::Json(SubmitAnswer { jobs: submitted.collect() })))
+}
 
 /// A worker that wants work.
 #[derive(Deserialize, ToSchema)]

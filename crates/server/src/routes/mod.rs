@@ -36,6 +36,7 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(workers::list, workers::register))
         .routes(routes!(workers::deregister))
         .routes(routes!(workers::heartbeat))
+        .routes(routes!(jobs::submit))
         .routes(routes!(jobs::next))
         .routes(routes!(jobs::ack))
         .routes(routes!(jobs::result))

@@ -57,6 +57,9 @@ impl Played for Dispatching {
                 Op::document(key, request, |stamp, body| Value::Inbox(stamp, body.clone()))
             }
             DispatchRequest::ListInboxes => Op::List(Folder::Inboxes),
+            DispatchRequest::Requests(request) => {
+                Op::document(Key::Requests, request, |stamp, body| Value::Requests(stamp, body.clone()))
+            }
             DispatchRequest::Archive(part, records) => {
                 Op::Put(Key::Archive(*part), Arc::new(Value::Archive(records.clone())), None)
             }
@@ -72,6 +75,10 @@ impl Played for Dispatching {
             (DispatchRequest::Inbox(worker, _), said) => {
                 let answer = said.document(|value| value.inbox().map(|(stamp, doc)| (stamp, doc.clone())));
                 DispatchAnswer::Inbox(worker, answer)
+            }
+            (DispatchRequest::Requests(_), said) => {
+                let answer = said.document(|value| value.requests().map(|(stamp, doc)| (stamp, doc.clone())));
+                DispatchAnswer::Requests(answer)
             }
             (DispatchRequest::ListInboxes, Said::Listed(Some(list))) => {
                 let entry = |Listed { key, object }| {
@@ -113,7 +120,7 @@ impl Played for Dispatching {
                 let note = SchedulerCommand::Note { schedule, job: update.id, open };
                 world.command::<Scheduling>(who, note);
             }
-            DispatchOutput::Claimed { .. } => {}
+            DispatchOutput::Claimed { .. } | DispatchOutput::Changed => {}
             DispatchOutput::Ended(_) => {
                 let Who::Node(node) = who else { return };
                 if let Some(dispatch) = world.nodes[node].dispatch.take() {

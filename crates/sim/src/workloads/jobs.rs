@@ -35,6 +35,7 @@ pub(crate) struct JobWorkload {
     pub(crate) rounds: Vec<Round>,
     pub(crate) limits: JobLimits,
     by_hand: u64,
+    asked: u64,
 }
 
 /// What leaders got done.
@@ -79,6 +80,7 @@ impl Default for JobWorkload {
                 entries_max: 4,
                 fast_ms: 250,
                 slow_ms: 1000,
+                requests_ms: 1000,
                 claim_timeout_ms: 4000,
                 margin_ms: 3000,
                 retire_ms: RETIRE_MS,
@@ -111,6 +113,7 @@ impl Default for JobWorkload {
                 backoff_ms: 200,
             },
             by_hand: 0,
+            asked: 0,
         }
     }
 }
@@ -175,8 +178,16 @@ pub(crate) fn draw(world: &mut World) {
     (world.job_checks.attempts_max, world.job_checks.margin_ms) = (workload.limits.attempts_max, margin_ms);
 }
 
-/// Submits a job, or cancels one.
+/// Submits a job, to the leader or from any node, or cancels one.
 pub(crate) fn demand(world: &mut World) {
+    if world.rng.random_bool(0.5) {
+        let node = world.rng.random_range(0..world.nodes.len());
+        world.workload.asked += 1;
+        let name = format!("ask-{}", world.workload.asked);
+        let series = SeriesId::new(&name).expect("a valid id");
+        let record = job(&name, &series, 0, world.workload.limits.clone());
+        return world.submit_from(node, record);
+    }
     let open = world.nodes.iter().enumerate().filter(|(_, node)| node.dispatch.is_some());
     let open: Vec<usize> = open.map(|(index, _)| index).collect();
     let Some(node) = open.get(world.rng.random_range(0..open.len().max(1))).copied() else { return };
@@ -300,15 +311,26 @@ fn worker_requests(world: &World) -> u64 {
     world.workers.iter().map(Worker::job_requests).sum()
 }
 
-/// An idle leader makes no request for jobs, and an idle worker looks once per idle interval.
+/// An idle leader makes no request for jobs but to look whether anything is asked of it, and an idle worker looks once per idle
+/// interval.
 fn steady(world: &mut World, leader: usize) {
     let before = leader_requests(world, leader);
+    let looks = world.nodes[leader].count(Kind::Requests);
     let workers: Vec<(bool, u64)> =
         world.workers.iter().map(|worker| (worker.jobs.is_some(), worker.job_requests())).collect();
     world.run_for(STEADY_MS);
     let spent = leader_requests(world, leader) - before;
     if spent > 0 {
         world.violated(name::JOB_BUDGET, || format!("{spent} requests of {leader} for no job"));
+    }
+    let looks = world.nodes[leader].count(Kind::Requests) - looks;
+    let requests_ms = world.workload.dispatcher.requests_ms;
+    let local_ms = STEADY_MS * world.computer(Who::Node(leader)).clock.rate() / 1000;
+    let (least, most) = (local_ms / (requests_ms + 3 * world.latency_ms.1), local_ms / requests_ms);
+    if !(least.saturating_sub(1)..=most + 1).contains(&looks) {
+        world.violated(name::JOB_BUDGET, || {
+            format!("{leader} looks {looks} times whether anything is asked, {least} to {most} are due")
+        });
     }
     for (index, (looked, before)) in workers.into_iter().enumerate() {
         if !looked || world.workers[index].jobs.is_none() {

@@ -96,6 +96,7 @@ fn lead(stamp: Stamp, doc: &LedgerDoc) {
         entries_max: 8,
         fast_ms: 100,
         slow_ms: 1000,
+        requests_ms: 1000,
         claim_timeout_ms: 3000,
         margin_ms: 1000,
         retire_ms: 60_000,
@@ -155,6 +156,7 @@ fn answer(dispatcher: &mut Leading, now: Time, store: &mut Objects, out: Vec<Out
                 DispatchAnswer::Ledger(part, DocumentAnswer::Written(won))
             }
             DispatchRequest::Ledger(_, DocumentRequest::Remove) => panic!("it removes no ledger"),
+            DispatchRequest::Requests(_) => DispatchAnswer::Requests(DocumentAnswer::Read(Read::Absent)),
             DispatchRequest::ListInboxes => {
                 let line = |(worker, (_, _, number)): (&WorkerId, &(Stamp, InboxDoc, u64))| InboxListed {
                     worker: worker.clone(),

@@ -1,6 +1,7 @@
-//! The objects of jobs on the store: ledger, inboxes and the archive.
+//! The objects of jobs on the store: ledger, inboxes, requests and the archive.
 
 use super::documents::{InboxCodec, LedgerCodec};
+use super::requests::RequestsCodec;
 use super::{Jobs, SHARDS};
 use crate::clock::millis;
 use crate::documents::{DocumentClient, Documents};
@@ -66,6 +67,7 @@ pub(super) struct LeaderStore {
     documents: Documents,
     ledger: Arc<[DocumentClient<LedgerCodec>]>,
     inboxes: Arc<Mutex<HashMap<WorkerId, InboxClient>>>,
+    requests: DocumentClient<RequestsCodec>,
     /// Number of batches archived, and when old ones were last looked for.
     batches: Arc<AtomicU64>,
     looked: Arc<Mutex<Option<Instant>>>,
@@ -82,8 +84,10 @@ impl LeaderStore {
     pub(super) fn new(place: &Jobs) -> LeaderStore {
         let (documents, keys) = (place.documents(), place.keys());
         let ledger = (0..SHARDS).map(|part| documents.at(keys.ledger(part), LedgerCodec)).collect();
+        let requests = documents.at(keys.requests(), RequestsCodec);
         LeaderStore {
             place: place.clone(),
+            requests,
             keys,
             documents,
             ledger,
@@ -112,6 +116,9 @@ impl LeaderStore {
                 DispatchAnswer::Inbox(worker, answer)
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(self.list().await),
+            DispatchRequest::Requests(request) => {
+                DispatchAnswer::Requests(self.requests.carry(Some(&guard), request).await)
+            }
             DispatchRequest::Archive(part, records) => {
                 DispatchAnswer::Archived(part, self.archive(&guard, records).await)
             }

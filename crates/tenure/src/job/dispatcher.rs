@@ -14,6 +14,7 @@ use crate::workers::Workers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::machine::Now;
 use tenure_core::{
     DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, DispatcherConfig, Epoch, Incarnation,
@@ -25,6 +26,9 @@ pub use tenure_core::DispatchCounts as JobCounts;
 
 /// Updates kept for a slow reader; one that falls further behind learns how many it missed.
 const UPDATES_KEPT: usize = 8192;
+
+/// How often a leader looks whether anything is asked of it.
+const REQUESTS_LOOK: Duration = Duration::from_secs(1);
 
 type Leading = tenure_core::Dispatcher<Pool>;
 
@@ -93,6 +97,7 @@ pub struct Dispatcher {
     counts: watch::Receiver<JobCounts>,
     draining: watch::Receiver<Arc<BTreeSet<WorkerId>>>,
     ready: watch::Receiver<bool>,
+    changes: watch::Receiver<u64>,
     ended: watch::Receiver<Option<DispatcherEnd>>,
 }
 
@@ -114,6 +119,7 @@ impl Dispatcher {
             entries_max: options.inbox_entries.clamp(1, 256),
             fast_ms: millis(settings.job_poll_interval),
             slow_ms: millis(settings.job_idle_interval.max(settings.job_poll_interval)),
+            requests_ms: millis(REQUESTS_LOOK.max(settings.job_poll_interval)),
             claim_timeout_ms: millis(settings.job_claim_timeout),
             // The worker gives up first, writes after a linger, and is seen with the next look.
             margin_ms: millis(settings.job_idle_interval * 2 + settings.request_timeout * 4),
@@ -126,6 +132,7 @@ impl Dispatcher {
         let (count, counts) = watch::channel(JobCounts::default());
         let (drain, draining) = watch::channel(Arc::default());
         let (is_ready, ready) = watch::channel(false);
+        let (told, changes) = watch::channel(0);
         let (end, ended) = watch::channel(None);
         let counters = Arc::clone(&place.reporter.counters);
         let mut host = LeaderHost {
@@ -144,6 +151,7 @@ impl Dispatcher {
             count,
             drain,
             is_ready,
+            changes: told,
         };
         host.workers.mark_changed();
         let shell = Shell::new(machine, host, Arc::clone(&place.reporter.clock));
@@ -152,7 +160,7 @@ impl Dispatcher {
             counters.jobs().set_open(0, 0);
             end.send_replace(Some(reason));
         });
-        Dispatcher { commands, updates, counts, draining, ready, ended }
+        Dispatcher { commands, updates, counts, draining, ready, changes, ended }
     }
 
     /// Looks at the machine between two of its steps; `None` if it has ended.
@@ -247,6 +255,11 @@ impl Dispatcher {
         self.ready.clone().wait_for(|ready| *ready).await.is_ok()
     }
 
+    /// Rises when somebody says that something has changed elsewhere that the leader should look at, such as a schedule.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
     /// The counters since this dispatcher started.
     pub fn counts(&self) -> JobCounts {
         *self.counts.borrow()
@@ -299,6 +312,7 @@ struct LeaderHost {
     count: watch::Sender<JobCounts>,
     drain: watch::Sender<Arc<BTreeSet<WorkerId>>>,
     is_ready: watch::Sender<bool>,
+    changes: watch::Sender<u64>,
 }
 
 impl Host<Leading> for LeaderHost {
@@ -313,6 +327,7 @@ impl Host<Leading> for LeaderHost {
             DispatchOutput::Answered(token, answer) => self.answer(token, answer),
             DispatchOutput::Update(update) => self.tell(update),
             DispatchOutput::Claimed { after_ms } => self.counters.jobs().claimed_after(after_ms),
+            DispatchOutput::Changed => self.changes.send_modify(|changes| *changes += 1),
             DispatchOutput::Ended(_) => return ControlFlow::Break(DispatcherEnd::Superseded),
         }
         ControlFlow::Continue(())

@@ -24,7 +24,7 @@ const FOREIGN_MAX: usize = 8;
 const FOREIGN_MAX_BYTES: usize = 8 * 1024;
 
 /// Largest time in our documents: adding to it must not overflow.
-const NUMBER_MAX: u64 = u64::MAX / 2;
+pub(super) const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// Largest attempt number in our documents.
 const ATTEMPT_MAX: u32 = u32::MAX / 2;
@@ -139,7 +139,11 @@ pub(crate) struct Carried {
     pub(crate) foreign: Vec<Value>,
 }
 
-fn bounded<N: PartialOrd + std::fmt::Display>(field: &str, number: N, most: N) -> Result<N, String> {
+pub(super) fn bounded<N: PartialOrd + std::fmt::Display>(
+    field: &str,
+    number: N,
+    most: N,
+) -> Result<N, String> {
     if number <= most {
         Ok(number)
     } else {
@@ -147,7 +151,7 @@ fn bounded<N: PartialOrd + std::fmt::Display>(field: &str, number: N, most: N) -
     }
 }
 
-fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
+pub(super) fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
     match blob.0.len() {
         len if len > limit => Err(format!("`{field}` has {len} bytes, but at most {limit} are allowed")),
         _ => Ok(blob.0),

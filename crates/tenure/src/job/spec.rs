@@ -18,7 +18,8 @@ const ATTEMPTS_MAX: u32 = 100;
 /// A job to submit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobSpec {
-    id: String,
+    /// `None`: the submission chooses one.
+    id: Option<String>,
     series: Option<String>,
     watermark: u64,
     kind: String,
@@ -37,8 +38,13 @@ impl JobSpec {
     /// Submitting the same id again returns the existing job: derive the id from what the job is about, not from a
     /// counter.
     pub fn new(id: impl Into<String>, kind: impl Into<String>) -> JobSpec {
+        JobSpec { id: Some(id.into()), ..JobSpec::unnamed(kind) }
+    }
+
+    /// A job of this kind with an id of its own: for [`Jobs::submit`](super::Jobs::submit). Submitting it twice makes two jobs.
+    pub fn unnamed(kind: impl Into<String>) -> JobSpec {
         JobSpec {
-            id: id.into(),
+            id: None,
             series: None,
             watermark: 0,
             kind: kind.into(),
@@ -52,7 +58,20 @@ impl JobSpec {
         }
     }
 
-    /// The series it belongs to; its kind, if not set.
+    /// Its id, if it was given one.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// With this id and series, unless it has its own.
+    pub(super) fn or_named(mut self, id: String, series: String) -> JobSpec {
+        self.id.get_or_insert(id);
+        self.series.get_or_insert(series);
+        self
+    }
+
+    /// The series it belongs to. Jobs of one series stand in one object of the ledger. If not set, a
+    /// [`Dispatcher`](super::Dispatcher) takes its kind, and [`Jobs::submit`](super::Jobs::submit) one by which its id is found.
     pub fn series(mut self, series: impl Into<String>) -> JobSpec {
         self.series = Some(series.into());
         self
@@ -128,7 +147,8 @@ impl JobSpec {
         if !(1..=ATTEMPTS_MAX).contains(&self.attempts) {
             return Err(invalid("attempts", self.attempts, "must be 1 to 100"));
         }
-        let job = id("id", &self.id)?;
+        let name = self.id.as_ref().ok_or_else(|| invalid("id", "", "is missing"))?;
+        let job = id("id", name)?;
         let series = id("series", self.series.as_ref().unwrap_or(&self.kind))?;
         let kind = id("kind", &self.kind)?;
         let limits = JobLimits {

@@ -2,6 +2,7 @@
 
 use super::SHARDS;
 use super::documents::{InboxCodec, LedgerCodec};
+use super::requests::RequestsCodec;
 use crate::documents::Codec;
 use crate::error::{Error, found, listed};
 use crate::keys::Keys;
@@ -99,9 +100,18 @@ impl JobList {
         Ok(())
     }
 
-    /// Finds one job: in the ledger and its worker's inbox, or in the archive, as far as that is kept (`jobRetention`) and
-    /// in its newest 256 batches.
+    /// Finds one job: in the ledger and its worker's inbox, among what the leader has not taken up yet, or in the archive, as far
+    /// as that is kept (`jobRetention`) and in its newest 256 batches. A job that is open or has just ended is found with a few
+    /// reads.
     pub async fn find(lanes: &Lanes, namespace: &Namespace, id: &JobId) -> Result<Option<JobRecord>, Error> {
+        if let Some(job) = JobList::find_near(lanes, namespace, id).await? {
+            return Ok(Some(job));
+        }
+        let waiting = RequestsCodec::waiting(lanes, namespace, id).await?;
+        if waiting.is_some() {
+            // The leader may have taken it up in between.
+            return Ok(JobList::find_near(lanes, namespace, id).await?.or(waiting));
+        }
         let mut list = JobList::read(lanes, namespace).await?;
         list.jobs.retain(|job| job.id == *id);
         if list.jobs.is_empty() {
@@ -115,6 +125,26 @@ impl JobList {
         list.ask_workers(lanes, namespace, 1).await?;
         Ok(list.jobs.pop())
     }
+
+    /// Finds a job where its id says it should be.
+    async fn find_near(lanes: &Lanes, namespace: &Namespace, id: &JobId) -> Result<Option<JobRecord>, Error> {
+        let shards: BTreeSet<usize> = series_of(id).iter().map(|series| job_shard(series, SHARDS)).collect();
+        let mut list = JobList::parts(lanes, namespace, shards.into_iter()).await?;
+        list.jobs.retain(|job| job.id == *id);
+        list.ask_workers(lanes, namespace, 1).await?;
+        Ok(list.jobs.pop())
+    }
+}
+
+/// The series that a job of this id can be in, unless somebody chose another one: its own, that of its group, or its schedule's.
+fn series_of(id: &JobId) -> Vec<SeriesId> {
+    let text = id.as_str();
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let group = text.rsplit_once('.').filter(|(_, number)| digits(number)).map(|(group, _)| group);
+    let schedule = text.rsplit_once('-').filter(|(_, due)| digits(due)).map(|(schedule, _)| schedule);
+    let asked = text.rsplit_once(".run.").map(|(schedule, _)| schedule);
+    let names = [Some(text), group, schedule, asked].into_iter().flatten();
+    names.filter_map(|name| SeriesId::new(name).ok()).collect()
 }
 
 async fn put_away(lanes: &Lanes, keys: &Keys, id: &JobId) -> Result<Option<JobRecord>, Error> {

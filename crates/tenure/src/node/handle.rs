@@ -62,6 +62,7 @@ impl NodeHandle {
             reporter: reporter.clone(),
             fence: fence.clone(),
             workers: workers.clone(),
+            submissions: crate::job::Submissions::default(),
         };
         let bulk = Arc::clone(&lanes.bulk);
         let host = WorkerHost::new(bulk, keys.clone(), settings, reporter, leadership);

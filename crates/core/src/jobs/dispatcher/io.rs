@@ -1,6 +1,6 @@
 //! Parameters, commands, requests and outputs of the dispatcher.
 
-use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind};
+use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind, RequestsDoc};
 use super::super::table::Table;
 use super::super::workers::Workers;
 use crate::document::{DocumentAnswer, DocumentRequest, Op};
@@ -24,6 +24,8 @@ pub struct DispatcherConfig {
     pub fast_ms: u64,
     /// How often it looks while nothing changes.
     pub slow_ms: u64,
+    /// How often it looks whether anything is asked of it while nothing is; half of `fast_ms` while something is.
+    pub requests_ms: u64,
     /// How long an entry may stay unclaimed before it is withdrawn.
     pub claim_timeout_ms: u64,
     /// How much longer than the timeout it waits for a running attempt, so that the worker reports first.
@@ -111,6 +113,8 @@ pub enum DispatchOutput {
     Claimed {
         after_ms: u64,
     },
+    /// Somebody changed something elsewhere that the leader should look at.
+    Changed,
     Ended(DispatchEnd),
 }
 
@@ -123,6 +127,8 @@ pub enum DispatchRequest {
     /// gone for good.
     Inbox(WorkerId, DocumentRequest<InboxDoc>),
     ListInboxes,
+    /// For what is asked of the leader.
+    Requests(DocumentRequest<RequestsDoc>),
     /// Move finished jobs of a shard to the archive.
     Archive(usize, Vec<JobRecord>),
 }
@@ -133,6 +139,7 @@ pub enum DispatchAnswer {
     Inbox(WorkerId, DocumentAnswer<InboxDoc>),
     /// The inboxes; `None` if listing failed.
     Listed(Option<Vec<InboxListed>>),
+    Requests(DocumentAnswer<RequestsDoc>),
     /// Whether the jobs of this shard were archived.
     Archived(usize, bool),
 }
@@ -147,6 +154,7 @@ impl Request for DispatchRequest {
                 DispatchAnswer::Inbox(worker.clone(), request.unanswered())
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(None),
+            DispatchRequest::Requests(request) => DispatchAnswer::Requests(request.unanswered()),
             DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(*part, false),
         }
     }

@@ -20,6 +20,7 @@ struct World {
     asked: Vec<(RequestId, DispatchRequest)>,
     ledgers: BTreeMap<usize, Object<LedgerDoc>>,
     inboxes: BTreeMap<WorkerId, Object<InboxDoc>>,
+    requests: BTreeMap<(), Object<RequestsDoc>>,
     versions: u64,
     ids: u32,
     fault: Option<String>,
@@ -81,6 +82,9 @@ impl World {
                     stamp: (object.2, 0),
                 };
                 DispatchAnswer::Listed((luck.0 > 0).then(|| self.inboxes.iter().map(line).collect()))
+            }
+            DispatchRequest::Requests(request) => {
+                DispatchAnswer::Requests(serve(&mut self.requests, (), luck, request))
             }
             DispatchRequest::Archive(shard, _) => DispatchAnswer::Archived(shard, luck.0 > 3),
         }
@@ -172,6 +176,7 @@ fn whatever_needs_another_look_is_marked() {
             asked: Vec::new(),
             ledgers: BTreeMap::new(),
             inboxes: BTreeMap::new(),
+            requests: BTreeMap::new(),
             versions: 0,
             ids: 0,
             fault: None,

@@ -3,7 +3,9 @@
 
 use super::super::runner::{Inner, RunnerView, ScheduleError};
 use super::READ_RETRY;
+use std::time::Duration;
 use tenure::process::ProcessContext;
+use tokio::time::Instant;
 
 /// Empties the view when the term is over, however it ends.
 pub(super) struct EmptyViewOnDrop<'a>(pub(super) &'a Inner);
@@ -15,19 +17,29 @@ impl Drop for EmptyViewOnDrop<'_> {
     }
 }
 
-/// Waits until there is a schedule, or anything a former leader left.
+/// How often to look whether anybody asks for anything.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits until somebody asks for something, or there is anything that a former leader left.
 pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
     let mut asked = inner.asked.lock().await;
     let (mut idle, mut trouble) = (false, None);
+    let mut next_list = Instant::now();
     loop {
-        // Only leaders write jobs: if there are none at the beginning, none will appear, except for a late last write by the
-        // previous leader, which can wait for the next takeover.
-        let folders: &[&str] = if idle { &["schedules"] } else { &["jobs", "schedules"] };
-        let (found, pause) = match is_needed(inner, folders).await {
+        // Who submits a job or changes a schedule says so in one document. What came there by other means is found by a list.
+        let lists = !idle || Instant::now() >= next_list;
+        let needed = match lists {
+            true => is_needed(inner, if idle { &["schedules"] } else { &["jobs", "schedules"] }).await,
+            false => inner.schedules.is_leader_asked().await,
+        };
+        let (found, pause) = match needed {
             Ok(true) => return,
             Ok(false) => {
+                if lists {
+                    next_list = Instant::now() + inner.options.look_interval;
+                }
                 idle = true;
-                (None, inner.options.look_interval)
+                (None, LOOK.min(inner.options.look_interval))
             }
             Err(why) => (Some(why), READ_RETRY),
         };

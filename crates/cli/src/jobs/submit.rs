@@ -1,0 +1,121 @@
+//! `tenure job submit` and `tenure job cancel`: from anywhere, whether anybody leads or not.
+
+use crate::args::{OneArgs, SubmitArgs};
+use crate::exit::Failure;
+use crate::out::{complain, say, say_json};
+use crate::schedules::{Place, id, pretty};
+use serde_json::json;
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure::id::JobId;
+use tenure::job::{JobList, JobRecord, JobSpec, JobState, Jobs, Submitted};
+
+/// How often it is looked whether the job has ended, while somebody waits for it.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The job ended, and did not succeed.
+const NOT_DONE: u8 = 1;
+
+/// Most bytes of a payload that are read, so that what is too much is told as such.
+const PAYLOAD_READ_MAX: u64 = 1 << 20;
+
+pub(crate) async fn submit(args: SubmitArgs) -> Result<ExitCode, Failure> {
+    let new = match &args.id {
+        Some(id) => JobSpec::new(id, &args.kind),
+        None => JobSpec::unnamed(&args.kind),
+    };
+    let ms = Duration::from_millis;
+    let mut spec = new.payload(payload(&args.payload)?).attempts(args.attempts);
+    spec = spec.timeout(ms(args.timeout)).ttl(ms(args.ttl)).backoff(ms(args.backoff));
+    if let Some(worker) = &args.worker {
+        spec = spec.worker(worker);
+    }
+    let place = Place::open(&args.settings).await?;
+    let jobs = Jobs::of_namespace(&args.settings.load()?.settings, place.lanes.clone())?;
+    let receipt = jobs.submit(spec).await?;
+    let existed = receipt.submitted != Submitted::Created;
+    let ended = if args.wait { Some(ended(&place, &receipt.id).await?) } else { None };
+    let state = ended.as_ref().map(|job| job.state);
+    if args.json {
+        let report = json!({
+            "namespace": place.namespace.as_str(), "job": receipt.id.as_str(),
+            "outcome": if existed { "existed" } else { "submitted" }, "state": state.map(JobState::as_str),
+            "result": ended.as_ref().map(|job| String::from_utf8_lossy(&job.result)),
+            "reason": ended.as_ref().map(|job| &*job.reason),
+        });
+        say_json(&pretty(&report)?);
+    } else {
+        match (&ended, existed) {
+            (None, false) => say!("submitted job {}", receipt.id),
+            (None, true) => say!("job {} exists: it was submitted before", receipt.id),
+            (Some(job), _) => {
+                say!("{}", String::from_utf8_lossy(&job.result));
+                if job.state != JobState::Succeeded {
+                    let why = if job.reason.is_empty() { "" } else { ": " };
+                    complain!("tenure: job {} is {}{why}{}", job.id, job.state.as_str(), job.reason);
+                }
+            }
+        }
+    }
+    Ok(match state {
+        None | Some(JobState::Succeeded) => ExitCode::SUCCESS,
+        Some(_) => ExitCode::from(NOT_DONE),
+    })
+}
+
+/// The job once it has ended, however long that takes.
+async fn ended(place: &Place, id: &JobId) -> Result<JobRecord, Failure> {
+    loop {
+        match JobList::find(&place.lanes, &place.namespace, id).await? {
+            Some(job) if job.state.is_final() => return Ok(job),
+            Some(_) => {}
+            None => return Err(Failure::missing(format!("job {id} is gone: somebody removed it"))),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The payload itself, or what `@FILE` or `-` stands for.
+fn payload(given: &str) -> Result<Vec<u8>, Failure> {
+    let (mut source, name): (Box<dyn Read>, &str) = match given.strip_prefix('@') {
+        _ if given == "-" => (Box::new(std::io::stdin()), "stdin"),
+        Some(path) => {
+            let file = std::fs::File::open(path);
+            (Box::new(file.map_err(|error| unread(path, &error))?), path)
+        }
+        None => return Ok(given.as_bytes().to_vec()),
+    };
+    let mut bytes = Vec::new();
+    source.by_ref().take(PAYLOAD_READ_MAX).read_to_end(&mut bytes).map_err(|error| unread(name, &error))?;
+    Ok(bytes)
+}
+
+fn unread(name: &str, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("--payload: cannot read {name}: {error}"))
+}
+
+pub(crate) async fn cancel(args: OneArgs) -> Result<ExitCode, Failure> {
+    let job: JobId = id("ID", &args.id)?;
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let missing = || Failure::missing(format!("there is no job {:?} in {namespace}", job.as_str()));
+    let place = place.ok_or_else(missing)?;
+    let found = JobList::find(&place.lanes, &namespace, &job).await?.ok_or_else(missing)?;
+    let over = found.state.is_final();
+    if !over {
+        let jobs = Jobs::of_namespace(&args.settings.load()?.settings, place.lanes.clone())?;
+        jobs.cancel(&job).await?;
+    }
+    if args.json {
+        let outcome = if over { "over" } else { "asked" };
+        let report = json!({
+            "namespace": namespace.as_str(), "job": job.as_str(), "outcome": outcome, "state": found.state.as_str(),
+        });
+        say_json(&pretty(&report)?);
+    } else if over {
+        say!("job {job} is over: {}", found.state.as_str());
+    } else {
+        say!("asked the leader to call off job {job}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

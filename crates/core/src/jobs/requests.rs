@@ -1,0 +1,148 @@
+//! What anybody asks of the leader: one document that everybody appends to and the leader empties.
+//!
+//! An entry leaves the document only once the ledger on the store shows what it asked for, and no job leaves the ledger while an
+//! entry may still ask for it. So a leader that dies in between neither loses a request nor serves it twice.
+
+use super::RETRY;
+use super::dispatcher::{DispatchRequest, DispatcherConfig, Sink};
+use super::model::{Ask, Asked, JOB_BATCHES_MAX, JobRecord, RequestsDoc};
+use crate::document::{Content, Document, DocumentAnswer, Op, Rules, State, Unreadable, What, Writer};
+use crate::machine::RequestId;
+use crate::mutants::Mutant;
+use crate::time::Time;
+
+/// How many looks after the last news stay quick.
+const QUICK_LOOKS: u8 = 20;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RequestsNews {
+    Nothing,
+    /// There may be new entries.
+    Read,
+    /// It cannot be read, and is left alone.
+    Unreadable,
+    Superseded,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Requests {
+    document: Document,
+    content: Content<RequestsDoc>,
+    look_at: Time,
+    quick_looks: u8,
+}
+
+impl Requests {
+    pub(super) fn new(writer: Writer) -> Requests {
+        // Written only to take something out: who leads and is asked for nothing writes nothing.
+        let rules = Rules { writer, adopt: false, unreadable: Unreadable::LeaveAlone, retry: RETRY };
+        Requests {
+            document: Document::new(rules),
+            content: Content::default(),
+            look_at: Time(0),
+            quick_looks: 0,
+        }
+    }
+
+    fn doc(&self) -> Option<&RequestsDoc> {
+        self.content.get().filter(|_| self.document.state() != State::Blocked)
+    }
+
+    /// What is asked, in the order in which it was asked.
+    pub(super) fn entries(&self) -> &[Asked] {
+        self.doc().map_or(&[], |doc| &doc.entries)
+    }
+
+    /// How often somebody changed something elsewhere that the leader should look at.
+    pub(super) fn changes(&self) -> u64 {
+        self.doc().map_or(0, |doc| doc.changes)
+    }
+
+    /// Whether nothing can ask for this job again. A job with a watermark is never created twice anyway.
+    pub(super) fn is_done_with(&self, record: &JobRecord) -> bool {
+        let known = matches!(self.document.state(), State::Found | State::Owned);
+        let asked = self.doc().is_some_and(|doc| doc.submits(&record.id));
+        record.watermark > 0 || Mutant::JobArchivedWhileAsked.on() || (known && !asked)
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        config: &DispatcherConfig,
+        id: RequestId,
+        answer: DocumentAnswer<RequestsDoc>,
+    ) -> RequestsNews {
+        let (settled, body) = self.document.answered(now, id, answer);
+        self.content.settle(&settled.what, body);
+        let news = match settled.what {
+            What::Superseded(_) => return RequestsNews::Superseded,
+            What::Blocked { news: true, .. } => RequestsNews::Unreadable,
+            What::Loaded | What::Shared | What::Landed { .. } | What::Overtaken(_) => RequestsNews::Read,
+            What::Nothing
+            | What::Same
+            | What::Empty
+            | What::Blocked { .. }
+            | What::Failed { .. }
+            | What::Removed => RequestsNews::Nothing,
+        };
+        let busy = news == RequestsNews::Read || !self.entries().is_empty();
+        self.quick_looks = if busy { QUICK_LOOKS } else { self.quick_looks.saturating_sub(1) };
+        let pause_ms = if self.quick_looks > 0 { config.fast_ms / 2 } else { config.requests_ms };
+        self.look_at = now + pause_ms;
+        news
+    }
+
+    /// Looks when it is time; takes out what `is_done` says is done.
+    pub(super) fn send(&mut self, now: Time, is_done: impl Fn(&Ask) -> bool, sink: &mut Sink<'_>) {
+        if self.document.is_busy() || now < self.document.due() {
+            return;
+        }
+        if now >= self.look_at {
+            self.document.refresh();
+        }
+        let rest = self.doc().and_then(|doc| rest(doc, is_done));
+        let Requests { document, content, .. } = self;
+        match rest {
+            Some(rest) if !document.must_read() => {
+                document.touch();
+                let body = content.send(rest);
+                sink.send_for(|id| document.next(now, id, true), |op| request(op, || body));
+            }
+            Some(_) | None => {
+                sink.send_for(|id| document.next(now, id, false), |op| request(op, RequestsDoc::default));
+            }
+        }
+    }
+
+    /// The next time after now at which something is due by time alone.
+    pub(super) fn due_at(&self, now: Time) -> Option<Time> {
+        let waits = !self.document.is_busy() && self.document.state() != State::Superseded;
+        let at = self.look_at.max(self.document.due());
+        waits.then_some(if at > now { at } else { now + 1 })
+    }
+}
+
+fn request(op: Op, body: impl FnOnce() -> RequestsDoc) -> DispatchRequest {
+    DispatchRequest::Requests(op.with(body))
+}
+
+/// The document without what is done; `None` if nothing is.
+fn rest(doc: &RequestsDoc, is_done: impl Fn(&Ask) -> bool) -> Option<RequestsDoc> {
+    let (done, entries): (Vec<Asked>, Vec<Asked>) = doc.entries.iter().cloned().partition(|asked| {
+        // A job that there is no room for yet is called off once it is there.
+        let too_early = matches!(&asked.ask, Ask::Cancel(id) if doc.submits(id));
+        !too_early && is_done(&asked.ask)
+    });
+    if done.is_empty() {
+        return None;
+    }
+    let mut taken = doc.taken.clone();
+    for asked in done {
+        if !taken.contains(&asked.batch) && !Mutant::JobBatchForgotten.on() {
+            taken.push(asked.batch);
+        }
+    }
+    let old = taken.len().saturating_sub(JOB_BATCHES_MAX);
+    taken.drain(..old);
+    Some(RequestsDoc { entries, taken, changes: doc.changes })
+}

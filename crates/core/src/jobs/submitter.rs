@@ -1,0 +1,217 @@
+//! The submitter: appends what a process asks of the leader to the document of requests.
+//!
+//! It batches: everything that is asked while a write is under way goes out with the next one. A call is written whole or not at
+//! all. A write without an answer is looked for before anything is written again: its batch is in the document, or among those
+//! the leader has served, or it never landed and never will.
+
+use super::model::{Ask, Asked, JOB_OBJECT_MAX_WEIGHT, RequestsDoc};
+use super::next_request;
+use crate::document::{
+    BackOff, Content, Document, DocumentAnswer, DocumentRequest, Op, Rules, Unreadable, What, Writer,
+};
+use crate::id::{Incarnation, JobId, Nonce};
+use crate::machine::{Effect, In, Input, Machine, Now, Out, RequestId};
+use crate::time::Time;
+use std::collections::BTreeSet;
+
+/// Pauses after failed requests. Somebody waits for the answer.
+const RETRY: BackOff = BackOff { first_ms: 50, max_ms: 1000 };
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum SubmitterCommand {
+    /// Asks for all of this, or for nothing if there is no room. The answer comes under this token.
+    Ask { token: u64, asks: Vec<Ask> },
+}
+
+/// What became of a call.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum AskAnswer {
+    /// The document has it, or the leader has already taken it up: nothing loses it any more. These jobs were asked for before.
+    Asked { known: BTreeSet<JobId> },
+    /// There is no room for it. Nothing was written.
+    Full,
+    /// The document cannot be read, and is left alone. Nothing was written.
+    Blocked,
+    /// The store denies it. Nothing was written.
+    Denied,
+    /// The time is over. If it is in doubt, it may have been written.
+    GivenUp { in_doubt: bool },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SubmitterOutput {
+    pub token: u64,
+    pub answer: AskAnswer,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Call {
+    token: u64,
+    /// The batches it was written with that may have landed, or still may.
+    batches: Vec<Nonce>,
+    asks: Vec<Ask>,
+    known: BTreeSet<JobId>,
+    until: Time,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Submitter {
+    me: Incarnation,
+    patience_ms: u64,
+    document: Document,
+    content: Content<RequestsDoc>,
+    calls: Vec<Call>,
+    batches: u64,
+    requests: u64,
+    now: Time,
+    unsettled: bool,
+}
+
+impl Submitter {
+    /// `me` is new at every start. Each call is answered within its patience.
+    pub fn new(me: Incarnation, patience_ms: u64) -> Submitter {
+        let writer = Writer::Guest { me };
+        let rules = Rules { writer, adopt: false, unreadable: Unreadable::LeaveAlone, retry: RETRY };
+        Submitter {
+            me,
+            patience_ms,
+            document: Document::new(rules),
+            content: Content::default(),
+            calls: Vec::new(),
+            batches: 0,
+            requests: 0,
+            now: Time(0),
+            unsettled: false,
+        }
+    }
+
+    /// Whether nobody waits for an answer.
+    pub fn is_idle(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    fn answer(&mut self, which: impl Fn(&Call) -> Option<AskAnswer>, out: &mut Vec<Out<Submitter>>) {
+        self.calls.retain(|call| match which(call) {
+            Some(answer) => {
+                out.push(Effect::Output(SubmitterOutput { token: call.token, answer }));
+                false
+            }
+            None => true,
+        });
+    }
+
+    fn on_answer(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        answer: DocumentAnswer<RequestsDoc>,
+        out: &mut Vec<Out<Submitter>>,
+    ) {
+        let (settled, body) = self.document.answered(now, id, answer);
+        self.content.settle(&settled.what, body);
+        match settled.what {
+            What::Landed { .. } | What::Loaded | What::Shared | What::Same | What::Empty => {
+                self.note_landed(out);
+            }
+            What::Blocked { .. } => self.refuse(AskAnswer::Blocked, out),
+            What::Failed { denied: true, .. } => self.refuse(AskAnswer::Denied, out),
+            What::Nothing
+            | What::Failed { .. }
+            | What::Overtaken(_)
+            | What::Superseded(_)
+            | What::Removed => {}
+        }
+    }
+
+    /// Answers the calls of which certainly nothing was written.
+    fn refuse(&mut self, answer: AskAnswer, out: &mut Vec<Out<Submitter>>) {
+        self.answer(|call| call.batches.is_empty().then(|| answer.clone()), out);
+    }
+
+    /// Answers the calls that the document shows, or that were served meanwhile. The others can be written again.
+    fn note_landed(&mut self, out: &mut Vec<Out<Submitter>>) {
+        if self.document.in_doubt() || self.document.must_read() {
+            return;
+        }
+        let doc = self.content.get().cloned().unwrap_or_default();
+        let landed = |call: &Call| call.batches.iter().any(|batch| doc.has(*batch));
+        self.answer(|call| landed(call).then(|| AskAnswer::Asked { known: call.known.clone() }), out);
+        self.calls.iter_mut().for_each(|call| call.batches.clear());
+    }
+
+    fn advance(&mut self, now: Time, out: &mut Vec<Out<Submitter>>) {
+        let in_doubt = |call: &Call| !call.batches.is_empty();
+        self.answer(|call| (now >= call.until).then(|| AskAnswer::GivenUp { in_doubt: in_doubt(call) }), out);
+        if self.calls.is_empty() || self.document.is_busy() || now < self.document.due() {
+            return;
+        }
+        if self.document.must_read() {
+            return self.send(now, None, out);
+        }
+        let mut new = self.content.get().cloned().unwrap_or_default();
+        let batch = Nonce { incarnation: self.me, sequence: self.batches + 1 };
+        let mut full = BTreeSet::new();
+        for call in &mut self.calls {
+            let known = |ask: &Ask| matches!(ask, Ask::Submit(record) if new.submits(&record.id));
+            call.known = call.asks.iter().filter(|ask| known(ask)).map(|ask| ask.job().clone()).collect();
+            let fresh = call.asks.iter().filter(|ask| !known(ask));
+            let fresh: Vec<Asked> = fresh.map(|ask| Asked { batch, ask: ask.clone() }).collect();
+            let weight: usize = fresh.iter().map(|asked| asked.ask.weight()).sum();
+            if new.weight() + weight > JOB_OBJECT_MAX_WEIGHT {
+                full.insert(call.token);
+            } else {
+                new.entries.extend(fresh);
+                call.batches.push(batch);
+            }
+        }
+        self.answer(|call| full.contains(&call.token).then_some(AskAnswer::Full), out);
+        let added = new.entries.iter().any(|asked| asked.batch == batch);
+        if added {
+            self.batches += 1;
+            self.document.touch();
+            let body = self.content.send(new);
+            return self.send(now, Some(body), out);
+        }
+        // All of it is there already.
+        self.answer(|call| Some(AskAnswer::Asked { known: call.known.clone() }), out);
+    }
+
+    fn send(&mut self, now: Time, body: Option<RequestsDoc>, out: &mut Vec<Out<Submitter>>) {
+        let sent = next_request(&mut self.requests, &mut self.document, now, body.is_some());
+        let Some((id, op)) = sent else { return };
+        debug_assert!(body.is_some() || !matches!(op, Op::Write { .. }));
+        out.push(Effect::Request(id, op.with(|| body.unwrap_or_default())));
+    }
+}
+
+impl Machine for Submitter {
+    type Command = SubmitterCommand;
+    type Request = DocumentRequest<RequestsDoc>;
+    type Output = SubmitterOutput;
+
+    fn handle(&mut self, now: Now, input: In<Self>, out: &mut Vec<Out<Self>>) {
+        self.now = now.at;
+        self.unsettled = !matches!(input, Input::Wake);
+        match input {
+            Input::Wake => self.advance(now.at, out),
+            Input::Command(SubmitterCommand::Ask { token, asks }) => {
+                // What was seen for the last call may be old. It is looked at first; a write would only be refused.
+                if self.calls.is_empty() {
+                    self.document.refresh();
+                }
+                let until = now.at + self.patience_ms;
+                self.calls.push(Call { token, batches: Vec::new(), asks, known: BTreeSet::new(), until });
+            }
+            Input::Answer(id, answer) => self.on_answer(now.at, id, answer, out),
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        if self.unsettled {
+            return Some(self.now);
+        }
+        let patience = self.calls.iter().map(|call| call.until).min()?;
+        let sends = (!self.document.is_busy()).then(|| self.document.due().max(self.now + 1));
+        Some(patience.min(sends.unwrap_or(patience)))
+    }
+}

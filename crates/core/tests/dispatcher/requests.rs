@@ -1,0 +1,99 @@
+//! What is asked of the leader through the document of requests.
+
+use super::driver::{Driver, config, job};
+use std::sync::Arc;
+use tenure_core::machine::Input;
+use tenure_core::{Ask, DispatcherConfig, JOB_OBJECT_MAX_WEIGHT, JobRecord, JobState};
+
+/// Looks every second, and every 50 ms after news.
+fn looking() -> DispatcherConfig {
+    DispatcherConfig { requests_ms: 1000, keep_finished: 0, ..config() }
+}
+
+fn submit(id: &str) -> Ask {
+    Ask::Submit(job(id))
+}
+
+/// One that is asked for this, and has read it.
+fn asked(asks: Vec<Ask>) -> (Driver, Vec<String>) {
+    let mut driver = Driver::ready(looking());
+    driver.ask(asks);
+    assert_eq!(driver.wake(2000), ["read requests"]);
+    let said = driver.answer("read requests");
+    (driver, said)
+}
+
+#[test]
+pub(crate) fn a_request_leaves_once_the_ledger_on_the_store_has_its_job() {
+    let (mut driver, said) = asked(vec![submit("t1"), submit("t2")]);
+    assert_eq!(said, ["write ledger 0 over 1: t1 queued, t2 queued"]);
+    let said = driver.answer("write ledger");
+    assert_eq!(said.first().map(String::as_str), Some("write requests over 2: ; 1 served"), "{said:?}");
+    driver.serve();
+    assert_eq!(driver.asked[&()].0.entries.len(), 0);
+    assert_eq!(driver.asked[&()].0.taken.len(), 1, "one batch");
+}
+
+#[test]
+fn what_a_former_leader_recorded_and_did_not_take_out_is_not_created_again() {
+    let mut driver = Driver::new(DispatcherConfig { keep_finished: 2, ..looking() });
+    let done = JobRecord { state: JobState::Succeeded, payload: Arc::from([]), ..job("t1") };
+    driver.left(vec![done], vec![]);
+    driver.ask(vec![submit("t1")]);
+    driver.workers(1000, &["w1"]);
+    driver.serve();
+    assert_eq!(driver.state("t1"), JobState::Succeeded);
+    assert_eq!(driver.asked[&()].0.entries.len(), 0);
+}
+
+#[test]
+pub(crate) fn a_job_stays_in_the_ledger_while_somebody_asks_for_it() {
+    let (mut driver, _) = asked(vec![submit("t1"), Ask::Cancel(super::driver::name("t1"))]);
+    driver.answer("write ledger");
+    assert_eq!(driver.state("t1"), JobState::Cancelled);
+    // The document cannot be written for a while.
+    let (id, request) = driver.take("write requests");
+    let unanswered = tenure_core::machine::Request::unanswered(&request);
+    let later = driver.pass(8000);
+    assert!(!later.iter().any(|said| said.contains("archive")), "{later:#?}");
+    driver.all(8000, Input::Answer(id, unanswered));
+    let later = driver.pass(12_000);
+    assert!(later.iter().any(|said| said.contains("archive 0: t1")), "{later:#?}");
+}
+
+#[test]
+fn what_there_is_no_room_for_waits_in_the_document() {
+    let large = |id: &str| Ask::Submit(JobRecord { payload: Arc::from(vec![0; 16_000]), ..job(id) });
+    let ids: Vec<String> = (10..60).map(|number| format!("t{number}")).collect();
+    let mut asks: Vec<Ask> = ids.iter().map(|id| large(id)).collect();
+    asks.push(Ask::Cancel(super::driver::name("t59")));
+    let (mut driver, _) = asked(asks);
+    driver.serve();
+    let created = driver.core.jobs().count();
+    assert_eq!(created, JOB_OBJECT_MAX_WEIGHT / job("t1").weight().max(16_000 + 2560));
+    let waiting = &driver.asked[&()].0.entries;
+    assert_eq!(waiting.len(), 51 - created, "the request to call off t59 waits with it: {waiting:?}");
+}
+
+#[test]
+fn a_change_elsewhere_is_told_once() {
+    let mut driver = Driver::ready(looking());
+    driver.ask(vec![]);
+    driver.all(2000, Input::Wake);
+    assert_eq!(driver.pass(2500).iter().filter(|said| said.contains("look around")).count(), 0);
+    driver.ask(vec![]);
+    driver.asked.get_mut(&()).expect("asked").0.changes += 1;
+    let said = driver.pass(5000);
+    assert_eq!(said.iter().filter(|said| said.contains("look around")).count(), 1, "{said:#?}");
+}
+
+#[test]
+fn looks_are_quick_while_something_is_asked() {
+    let (mut driver, _) = asked(vec![submit("t1")]);
+    driver.serve();
+    let looks = |said: &[String]| said.iter().filter(|said| said.contains("read requests")).count();
+    let busy = driver.pass(3000);
+    assert_eq!(looks(&busy), 20, "{busy:#?}");
+    let idle = driver.pass(8000);
+    assert!((4..=5).contains(&looks(&idle)), "{idle:#?}");
+}

@@ -1,0 +1,248 @@
+//! Submitting from anywhere: what is asked of the leader, through the document of requests. It decides nothing.
+
+use super::documents::LedgerCodec;
+use super::requests::RequestsCodec;
+use super::spec::JobSpec;
+use super::{Jobs, SHARDS, Submitted};
+use crate::clock::millis;
+use crate::documents::DocumentClient;
+use crate::error::{Error, ErrorKind};
+use crate::shell::{Commands, Happening, Host, Shell};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read};
+use tenure_core::machine::Now;
+use tenure_core::{
+    Ask, AskAnswer, Incarnation, JobId, JobRecord, RequestsDoc, Submitter, SubmitterCommand, SubmitterOutput,
+    job_shard,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Most jobs in one call.
+pub const JOBS_PER_CALL_MAX: usize = 1000;
+
+/// Up to so many named jobs in a call are looked up in the ledger, with one read each.
+const LOOKED_UP_MAX: usize = 16;
+
+/// Jobs without a name are kept together by so many: those of one group are written with one write.
+const GROUP: u32 = 50;
+
+/// How long a call may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// When to try again if there is no room.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// A job that was submitted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Receipt {
+    /// Its id: the one it was given, or a new one.
+    pub id: JobId,
+    /// Whether it is new, as far as is known here.
+    pub submitted: Submitted,
+}
+
+struct Call {
+    asks: Vec<Ask>,
+    reply: oneshot::Sender<AskAnswer>,
+}
+
+/// The one submitter of a process, started when it is first needed. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Submissions(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// By the key of the document: a plugin in fallback has its own.
+    calls: HashMap<String, mpsc::Sender<Call>>,
+    /// The group of the last job without a name, and how many it has.
+    group: Option<(String, u32)>,
+}
+
+impl Submissions {
+    /// An id and a series for a job without a name.
+    fn name(&self) -> (String, String) {
+        let mut state = self.0.lock();
+        let (group, count) = match state.group.take().filter(|(_, count)| *count < GROUP) {
+            Some((group, count)) => (group, count + 1),
+            None => {
+                let now = jiff::Timestamp::now().as_millisecond();
+                (format!("j{now:011x}{:08x}", rand::random::<u32>()), 1)
+            }
+        };
+        state.group = Some((group.clone(), count));
+        (format!("{group}.{count}"), group)
+    }
+
+    fn calls(&self, place: &Jobs) -> mpsc::Sender<Call> {
+        let mut state = self.0.lock();
+        let key = place.keys().requests();
+        match state.calls.get(&key) {
+            Some(calls) if !calls.is_closed() => calls.clone(),
+            Some(_) | None => {
+                let (calls, inbox) = mpsc::channel(256);
+                let host = SubmitterHost {
+                    calls: Commands::new(inbox),
+                    client: place.documents().at(key.clone(), RequestsCodec),
+                    replies: HashMap::new(),
+                    tokens: 0,
+                };
+                let machine = Submitter::new(Incarnation(rand::random()), millis(PATIENCE));
+                tokio::spawn(Shell::new(machine, host, Arc::clone(&place.reporter.clock)).run());
+                state.calls.insert(key, calls.clone());
+                calls
+            }
+        }
+    }
+}
+
+impl Jobs {
+    /// Submits a job, from any process that reaches the store, whether anybody leads or not. Completes once the job is on the
+    /// store: from then on nothing loses it, and the leader takes it up.
+    pub async fn submit(&self, spec: JobSpec) -> Result<Receipt, Error> {
+        let mut receipts = self.submit_all([spec]).await?;
+        receipts.pop().ok_or_else(|| Error::new(ErrorKind::Ended, "no answer came"))
+    }
+
+    /// Submits several jobs at once, at most 1,000: all of them or none. Costs one read and one write, however many they are,
+    /// and calls of one process that come together share them. Up to 16 named jobs cost one read more each: the answer tells
+    /// whether the ledger knows them. In larger calls only those are told that the leader has not taken up yet; none is
+    /// created twice either way.
+    pub async fn submit_all(&self, specs: impl IntoIterator<Item = JobSpec>) -> Result<Vec<Receipt>, Error> {
+        let mut records = Vec::new();
+        for spec in specs {
+            let given = spec.name().map(|name| (name.to_owned(), name.to_owned()));
+            let named = given.is_some();
+            let (id, series) = given.unwrap_or_else(|| self.submissions.name());
+            records.push((spec.or_named(id, series).check()?, named));
+        }
+        if records.len() > JOBS_PER_CALL_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format_args!("{} jobs in one call: it may have at most {JOBS_PER_CALL_MAX}", records.len()),
+            ));
+        }
+        let named = || records.iter().filter(|(_, named)| *named).map(|(record, _)| record);
+        let known = match named().count() {
+            0 => Vec::new(),
+            count if count > LOOKED_UP_MAX => Vec::new(),
+            _ => self.known(named()).await?,
+        };
+        let new = records.iter().map(|(record, _)| record).filter(|record| !known.contains(&record.id));
+        let asks: Vec<Ask> = new.cloned().map(Ask::Submit).collect();
+        let waiting = if asks.is_empty() { Default::default() } else { self.ask(asks).await? };
+        let exists = |id: &JobId| known.contains(id) || waiting.contains(id);
+        let receipt = |(record, _): (JobRecord, bool)| Receipt {
+            submitted: if exists(&record.id) { Submitted::Exists } else { Submitted::Created },
+            id: record.id,
+        };
+        Ok(records.into_iter().map(receipt).collect())
+    }
+
+    /// Asks the leader to call off a job. One that nobody has claimed never runs; one that runs is asked to stop. Completes once
+    /// the request is on the store.
+    pub async fn cancel(&self, id: &JobId) -> Result<(), Error> {
+        self.ask(vec![Ask::Cancel(id.clone())]).await.map(drop)
+    }
+
+    /// The jobs that waited to be taken up already.
+    async fn ask(&self, asks: Vec<Ask>) -> Result<std::collections::BTreeSet<JobId>, Error> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.submissions.calls(self).send(Call { asks, reply }).await;
+        let answer = match sent {
+            Ok(()) => answer.await.unwrap_or(AskAnswer::GivenUp { in_doubt: true }),
+            Err(_) => AskAnswer::GivenUp { in_doubt: false },
+        };
+        let trouble = || {
+            let trouble = self.documents().trouble(&self.keys().requests());
+            if trouble.is_empty() { "the store does not answer".to_owned() } else { trouble }
+        };
+        match answer {
+            AskAnswer::Asked { known } => Ok(known),
+            AskAnswer::Full => Err(Error::new(
+                ErrorKind::Full,
+                format_args!(
+                    "too many jobs wait for the leader to take them up, or nobody leads; nothing was submitted; try again \
+                     in {} s",
+                    TRY_AGAIN.as_secs()
+                ),
+            )),
+            AskAnswer::Blocked => Err(Error::unreadable(&self.keys().requests(), trouble())),
+            AskAnswer::Denied => Err(Error::new(ErrorKind::Denied, trouble())),
+            AskAnswer::GivenUp { in_doubt } => {
+                let doubt = if in_doubt { "it may have been submitted" } else { "nothing was submitted" };
+                let sentence = format!("{}; {doubt}", trouble());
+                Err(Error::new(ErrorKind::Unavailable, sentence).perhaps_written(in_doubt))
+            }
+        }
+    }
+
+    /// Which of these jobs the ledger knows.
+    async fn known(&self, records: impl Iterator<Item = &JobRecord>) -> Result<Vec<JobId>, Error> {
+        let mut shards: BTreeMap<usize, Vec<JobId>> = BTreeMap::new();
+        for record in records {
+            shards.entry(job_shard(&record.series, SHARDS)).or_default().push(record.id.clone());
+        }
+        let (documents, keys) = (self.documents(), self.keys());
+        let mut known = Vec::new();
+        for (shard, ids) in shards {
+            let client = documents.at(keys.ledger(shard), LedgerCodec);
+            let read = client.carry(None, DocumentRequest::Read { unless: None }).await;
+            let DocumentAnswer::Read(read) = read else { continue };
+            match read {
+                Read::Found { body, .. } => {
+                    let is_asked = |record: &JobRecord| ids.contains(&record.id);
+                    known.extend(body.jobs.into_iter().filter(is_asked).map(|record| record.id));
+                }
+                // What cannot be read is the leader's business: it creates no job twice.
+                Read::Absent | Read::Unchanged | Read::Unreadable { .. } => {}
+                Read::Unavailable => {
+                    let trouble = client.last_trouble();
+                    return Err(Error::new(
+                        ErrorKind::Unavailable,
+                        format_args!("{trouble}; nothing was submitted"),
+                    ));
+                }
+                Read::Denied => return Err(Error::new(ErrorKind::Denied, client.last_trouble())),
+            }
+        }
+        Ok(known)
+    }
+}
+
+struct SubmitterHost {
+    calls: Commands<Call>,
+    client: DocumentClient<RequestsCodec>,
+    replies: HashMap<u64, oneshot::Sender<AskAnswer>>,
+    tokens: u64,
+}
+
+impl Host<Submitter> for SubmitterHost {
+    type End = ();
+
+    fn carry(
+        &self,
+        request: DocumentRequest<RequestsDoc>,
+    ) -> impl Future<Output = DocumentAnswer<RequestsDoc>> + Send + 'static {
+        let client = self.client.clone();
+        async move { client.carry(None, request).await }
+    }
+
+    fn output(&mut self, _: Now, _: &Submitter, output: SubmitterOutput) -> ControlFlow<()> {
+        if let Some(reply) = self.replies.remove(&output.token) {
+            // The caller may have given up.
+            let _ = reply.send(output.answer);
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn next(&mut self) -> Happening<Submitter, ()> {
+        let Some(Call { asks, reply }) = self.calls.next().await else { return Happening::End(()) };
+        self.tokens += 1;
+        self.replies.insert(self.tokens, reply);
+        Happening::Command(SubmitterCommand::Ask { token: self.tokens, asks })
+    }
+}
