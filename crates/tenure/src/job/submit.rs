@@ -156,10 +156,6 @@ impl Jobs {
             Ok(()) => answer.await.unwrap_or(AskAnswer::GivenUp { in_doubt: true }),
             Err(_) => AskAnswer::GivenUp { in_doubt: false },
         };
-        let trouble = || {
-            let trouble = self.documents().trouble(&self.keys().requests());
-            if trouble.is_empty() { "the store does not answer".to_owned() } else { trouble }
-        };
         match answer {
             AskAnswer::Asked { known } => Ok(known),
             AskAnswer::Full => Err(Error::new(
@@ -170,11 +166,13 @@ impl Jobs {
                     TRY_AGAIN.as_secs()
                 ),
             )),
-            AskAnswer::Blocked => Err(Error::unreadable(&self.keys().requests(), trouble())),
-            AskAnswer::Denied => Err(Error::new(ErrorKind::Denied, trouble())),
+            AskAnswer::Blocked => Err(Error::unreadable(&self.keys().requests(), "see the log".to_owned())),
+            AskAnswer::Denied => {
+                Err(Error::new(ErrorKind::Denied, "the store refuses this process; nothing was submitted"))
+            }
             AskAnswer::GivenUp { in_doubt } => {
                 let doubt = if in_doubt { "it may have been submitted" } else { "nothing was submitted" };
-                let sentence = format!("{}; {doubt}", trouble());
+                let sentence = format_args!("the store does not answer; {doubt}");
                 Err(Error::new(ErrorKind::Unavailable, sentence).perhaps_written(in_doubt))
             }
         }
