@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check, with its duration, and a last line that says what was not run.
 
-mod programs;
+mod lanes;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::python::Played;
 use crate::schemathesis;
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
-use programs::Program;
+use lanes::{Program, Task};
 
 /// A hung test must not hang the run.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -79,47 +79,39 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
             Ok(true)
         });
     }
-    let test = |more: &[&str]| {
-        let mut command = workspace.cargo();
-        command.args(["test", "--workspace", "--no-fail-fast"]).args(more).args(&args.filter);
-        with_engines(&mut command, &sites).map(|()| command)
-    };
     let filtered = !args.filter.is_empty();
     let mut programs = Vec::new();
     report.step("build the tests", || {
         programs = Program::build(workspace, LIMIT)?;
         Ok(true)
     });
-    report.programs("tests", &programs, &args.filter, &sites, filtered);
-    report.tests("examples in the documentation", test(&["--doc", "--"])?, true);
-    // Broken variants of the protocol are behind a feature, so that no product build contains them.
-    let mut mutants = workspace.cargo();
-    let features = "tenure-core/teeth,tenure/teeth,tenure-sim/teeth";
-    mutants.args(["test", "--workspace", "--features", features, "--test", "teeth", "--"]).args(&args.filter);
-    report.tests("mutants", mutants, filtered);
-    for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
-        // Already built with the tests.
-        report.step(&format!("example {example}"), || {
-            let mut command = Command::new(workspace.program("examples").join(&example));
-            process::tee(&mut command, LIMIT, |_| {})
-        });
-    }
+    // Needed by tests that are marked as ignored: their step, by the name of the program.
+    let mut special = Vec::new();
     if args.quick {
         report.skip("engine tests (--quick)");
     } else if sites.is_empty() {
         report.skip("engine tests (no engine started)");
     } else {
         let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
-        // By name: other ignored tests need other things, or measure. One program at a time: together they would slow down the
-        // engines, and the leases with them.
-        let command = test(&["--test", "engines", "--", "--ignored"])?;
-        report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
+        special.push(("engines", format!("engine tests ({})", names.join(", "))));
     }
-    for (name, needed, target) in
+    for (step, needed, program) in
         [("dashboard", debian::BROWSER, "dashboard"), ("alerts and scrape", debian::PROMETHEUS, "scrape")]
     {
-        report.with_programs(name, &needed, args.quick, || {
-            Ok((test(&["--test", target, "--", "--ignored", "--test-threads", "2"])?, filtered))
+        if report.has(step, &needed, args.quick) {
+            special.push((program, step.to_owned()));
+        }
+    }
+    report.lanes(
+        waiting(&programs, &special, &args.filter, &sites)?,
+        computing(workspace, &programs, &args.filter),
+        filtered,
+    );
+    for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
+        // Already built with the tests.
+        report.step(&format!("example {example}"), || {
+            let mut command = Command::new(workspace.program("examples").join(&example));
+            process::tee(&mut command, LIMIT, |_| {})
         });
     }
     if filtered {
@@ -139,7 +131,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if !sites.is_empty() {
         report.timed("stop engines", || {
             sites.drain(..).rev().for_each(Site::stop);
-            Ok((true, String::new()))
+            Ok(true)
         });
     }
     for engine in clap::ValueEnum::value_variants() {
@@ -151,6 +143,57 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.skip(&format!("tests that do not match `{}`", args.filter.join(" ")));
     }
     Ok(report.finish())
+}
+
+/// Tests that start processes, and then those that need an engine or a program of the system.
+fn waiting(
+    programs: &[Program],
+    special: &[(&str, String)],
+    filter: &[String],
+    sites: &[Site],
+) -> Result<Vec<Task>> {
+    let mut tasks = Vec::new();
+    for program in programs.iter().filter(|program| program.waits()) {
+        tasks.push(Task {
+            step: "tests".to_owned(),
+            title: program.title(),
+            command: program.command(filter),
+        });
+    }
+    for (name, step) in special {
+        for program in programs.iter().filter(|program| program.name == *name) {
+            let mut args = vec!["--ignored".to_owned(), "--test-threads=2".to_owned()];
+            args.extend_from_slice(filter);
+            tasks.push(Task { step: step.clone(), title: program.title(), command: program.command(&args) });
+        }
+    }
+    for task in &mut tasks {
+        with_engines(&mut task.command, sites)?;
+    }
+    Ok(tasks)
+}
+
+/// The rest. What has to be built comes first, when nothing beside it needs an engine or a build.
+fn computing(workspace: &Workspace, programs: &[Program], filter: &[String]) -> Vec<Task> {
+    let cargo = |step: &str, args: &[&str]| {
+        let mut command = workspace.cargo();
+        command.args(["test", "--workspace", "--no-fail-fast"]).args(args).arg("--").args(filter);
+        Task { step: step.to_owned(), title: step.to_owned(), command }
+    };
+    // Broken variants of the protocol are behind a feature, so that no product build contains them.
+    let features = "tenure-core/teeth,tenure/teeth,tenure-sim/teeth";
+    let mut tasks = vec![
+        cargo("mutants", &["--features", features, "--test", "teeth"]),
+        cargo("examples in the documentation", &["--doc"]),
+    ];
+    for program in programs.iter().filter(|program| !program.waits()) {
+        tasks.push(Task {
+            step: "tests".to_owned(),
+            title: program.title(),
+            command: program.command(filter),
+        });
+    }
+    tasks
 }
 
 /// The library's examples, by name: each runs to its end and checks itself.
@@ -188,60 +231,50 @@ impl Report {
 
     /// Runs one step; a failure is remembered, not passed on, so that the other steps still run.
     fn step(&mut self, name: &str, action: impl FnOnce() -> Result<bool>) -> bool {
-        self.may_start(name) && self.timed(name, || action().map(|passed| (passed, String::new())))
+        self.may_start(name) && self.timed(name, action)
     }
 
-    /// Runs test programs and counts their tests.
-    fn tests(&mut self, name: &str, mut command: Command, filtered: bool) {
-        if !self.may_start(name) {
+    /// Runs tests in two lanes and counts them by step.
+    fn lanes(&mut self, waiting: Vec<Task>, computing: Vec<Task>, filtered: bool) {
+        if !self.may_start("tests") {
             return;
         }
-        self.timed(name, || {
-            let mut count = Count::default();
-            let passed = process::tee(&mut command, LIMIT, |line| count.add(line))?;
-            count.judge(passed, filtered)
-        });
-    }
-
-    /// The same for programs that are already built, in two lanes.
-    fn programs(
-        &mut self,
-        name: &str,
-        programs: &[Program],
-        args: &[String],
-        sites: &[Site],
-        filtered: bool,
-    ) {
-        if !self.may_start(name) {
-            return;
-        }
-        self.timed(name, || {
-            let mut count = Count::default();
-            let prepare = |command: &mut Command| with_engines(command, sites);
-            let passed = programs::run(programs, args, LIMIT, prepare, |line| count.add(line))?;
-            count.judge(passed, filtered)
-        });
-    }
-
-    /// Tests that need Debian programs; if those are missing, the tests are left out, loudly.
-    fn with_programs(
-        &mut self,
-        name: &str,
-        needed: &Needed,
-        quick: bool,
-        command: impl FnOnce() -> Result<(Command, bool)>,
-    ) {
-        if quick {
-            return self.skip(&format!("{name} (--quick)"));
-        }
-        match needed.provide().and_then(|there| Ok((there, command()?))) {
-            Ok((Ok(()), (command, filtered))) => self.tests(name, command, filtered),
-            Ok((Err(missing), _)) => {
-                println!("\n!!! {name}: NOT TESTED: {missing}");
-                self.skip(&format!("{name} ({missing})"));
+        println!("\n==> tests, in two lanes");
+        let mut steps: Vec<String> = Vec::new();
+        for task in waiting.iter().chain(&computing) {
+            if !steps.contains(&task.step) {
+                steps.push(task.step.clone());
             }
-            Err(error) => drop(self.step(name, || Err(error))),
         }
+        let ran = lanes::run(waiting, computing, LIMIT);
+        for step in steps {
+            let of_step: Vec<_> = ran.iter().filter(|ran| ran.step == step).collect();
+            let mut count = Count::default();
+            of_step.iter().for_each(|ran| ran.output.lines().for_each(|line| count.add(line)));
+            if of_step.is_empty() {
+                self.skip(&format!("{step} (interrupted)"));
+            } else {
+                let passed = count.judge(of_step.iter().all(|ran| ran.passed), filtered);
+                self.ended(&step, of_step.iter().map(|ran| ran.took).sum(), passed, &count.to_string());
+            }
+        }
+    }
+
+    /// Whether programs of the system are there; if not, the step is left out, loudly.
+    fn has(&mut self, step: &str, needed: &Needed, quick: bool) -> bool {
+        if quick {
+            self.skip(&format!("{step} (--quick)"));
+            return false;
+        }
+        match needed.provide() {
+            Ok(Ok(())) => return true,
+            Ok(Err(missing)) => {
+                println!("\n!!! {step}: NOT TESTED: {missing}");
+                self.skip(&format!("{step} ({missing})"));
+            }
+            Err(error) => drop(self.step(step, || Err(error))),
+        }
+        false
     }
 
     /// A check that needs Python; if that is missing, the check is left out, loudly.
@@ -268,15 +301,19 @@ impl Report {
         !interrupted
     }
 
-    fn timed(&mut self, name: &str, action: impl FnOnce() -> Result<(bool, String)>) -> bool {
+    fn timed(&mut self, name: &str, action: impl FnOnce() -> Result<bool>) -> bool {
         println!("\n==> {name}");
         let began = Instant::now();
-        let (passed, count) = action().unwrap_or_else(|error| {
+        let passed = action().unwrap_or_else(|error| {
             println!("{error:#}");
-            (false, String::new())
+            false
         });
+        self.ended(name, began.elapsed(), passed, "")
+    }
+
+    fn ended(&mut self, name: &str, took: Duration, passed: bool, count: &str) -> bool {
         let outcome = if passed { "ok" } else { "FAILED" };
-        println!("==> {name}: {outcome} in {:.1} s", began.elapsed().as_secs_f64());
+        println!("==> {name}: {outcome} in {:.1} s", took.as_secs_f64());
         let entry = if count.is_empty() { name.to_owned() } else { format!("{name}: {count}") };
         if passed {
             self.passed.push(entry)
@@ -315,12 +352,12 @@ struct Count {
 
 impl Count {
     /// It is a failure if no test ran at all, unless a filter explains it.
-    fn judge(&self, passed: bool, filtered: bool) -> Result<(bool, String)> {
+    fn judge(&self, passed: bool, filtered: bool) -> bool {
         let idle = passed && self.passed == 0 && !filtered;
         if idle {
             println!("not one test ran");
         }
-        Ok((passed && !idle, self.to_string()))
+        passed && !idle
     }
 
     fn add(&mut self, line: &str) {
@@ -381,11 +418,14 @@ mod tests {
 
     #[test]
     fn a_run_without_a_single_test_fails_unless_filtered() {
-        let silent = || Command::new("true");
+        let silent = |step: &str| {
+            let (step, command) = (step.to_owned(), Command::new("true"));
+            vec![Task { title: step.clone(), step, command }]
+        };
         let mut report = Report::new();
-        report.tests("filtered", silent(), true);
+        report.lanes(silent("filtered"), Vec::new(), true);
         assert_eq!(report.failed, [""; 0]);
-        report.tests("empty", silent(), false);
+        report.lanes(Vec::new(), silent("empty"), false);
         assert_eq!(report.failed, ["empty: 0 passed"]);
     }
 

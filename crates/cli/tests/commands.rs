@@ -1,6 +1,6 @@
 //! Every command, as a user or a script meets it.
 
-use crate::common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, finish, net::Server};
+use crate::common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, alone, finish, net::Server};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -344,6 +344,8 @@ fn doctor_trusts_sqlite_and_leaves_nothing_in_it() {
 
 #[test]
 fn the_demo_tells_its_story_to_the_end() {
+    // It plays with leases of one second.
+    let _turn = alone();
     let sandbox = Sandbox::new();
     let mut command = sandbox.command();
     command.arg("demo");
