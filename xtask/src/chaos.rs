@@ -101,10 +101,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     for leftover in engine::clean_leftovers(workspace) {
         println!("xtask: ended and removed {leftover}, left behind by a killed run");
     }
-    let mut build = workspace.cargo();
-    // Build all of them, as a test run does: a different choice of packages selects different features and rebuilds everything.
-    build.args(["build", "--workspace", "--bins"]);
-    if !process::run(&mut build, BUILD_LIMIT)? {
+    if !process::run(&mut workspace.build(), BUILD_LIMIT)? {
         bail!("the build failed");
     }
     let mut site = args.engine.engine().map(|engine| start(workspace, engine)).transpose()?;

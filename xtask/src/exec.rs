@@ -73,7 +73,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if let Some(name) = &args.broken {
         return broken::run(workspace, args, name);
     }
-    if !process::run(workspace.cargo().args(["build", "--workspace", "--bins"]), chaos::BUILD_LIMIT)? {
+    if !process::run(&mut workspace.build(), chaos::BUILD_LIMIT)? {
         bail!("the build failed");
     }
     if let Some(runs) = args.leftovers {

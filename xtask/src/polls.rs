@@ -58,7 +58,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     for leftover in engine::clean_leftovers(workspace) {
         println!("xtask: ended and removed {leftover}, left behind by a killed run");
     }
-    if !process::run(workspace.cargo().args(["build", "--workspace", "--bins"]), chaos::BUILD_LIMIT)? {
+    if !process::run(&mut workspace.build(), chaos::BUILD_LIMIT)? {
         bail!("the build failed");
     }
     let site = args.engine.engine().map(|engine| chaos::start(workspace, engine)).transpose()?;

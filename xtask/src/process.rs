@@ -235,14 +235,29 @@ pub(crate) fn bound(command: &Command) -> Command {
     copy_onto(wrapper, command)
 }
 
-/// The same program with the same arguments and environment.
+/// The same command, for the time that others leave.
+pub(crate) fn yielding(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "10"]).arg(command.get_program());
+    copy_onto(nice, command)
+}
+
+/// The same program with the same arguments, environment and directory.
 pub(crate) fn copy_of(command: &Command) -> Command {
     copy_onto(Command::new(command.get_program()), command)
 }
 
 fn copy_onto(mut target: Command, source: &Command) -> Command {
     target.args(source.get_args());
-    target.envs(source.get_envs().filter_map(|(key, value)| value.map(|value| (key, value))));
+    for (key, value) in source.get_envs() {
+        match value {
+            Some(value) => target.env(key, value),
+            None => target.env_remove(key),
+        };
+    }
+    if let Some(directory) = source.get_current_dir() {
+        target.current_dir(directory);
+    }
     target
 }
 

@@ -25,8 +25,7 @@ const LEFT_OUT: &str = "^(/leaderz|/v1/events|/v1/workers/[{]id[}]/jobs/next)$";
 const TOKEN: &str = "schemathesis-token";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Played> {
-    let mut build = workspace.cargo();
-    if !process::run(build.args(["build", "--workspace", "--bins"]), BUILD_LIMIT)? {
+    if !process::run(&mut workspace.build(), BUILD_LIMIT)? {
         bail!("the build failed");
     }
     play(workspace)

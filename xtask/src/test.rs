@@ -64,9 +64,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     } else {
         report.step("verify", || verify::run(workspace));
     }
-    if !report
-        .step("build", || process::run(workspace.cargo().args(["build", "--workspace", "--bins"]), LIMIT))
-    {
+    if !report.step("build", || process::run(&mut workspace.build(), LIMIT)) {
         report.skip("all tests (the build failed)");
         return Ok(report.finish());
     }

@@ -61,6 +61,14 @@ impl Workspace {
         command
     }
 
+    /// Builds the programs that checks start. These packages have the features that `cargo run` has; with more of them, other
+    /// features would be chosen and everything built twice.
+    pub(crate) fn build(&self) -> Command {
+        let mut command = self.cargo();
+        command.args(["build", "--package", "tenure-cli", "--package", "tenure-chaos", "--bins"]);
+        command
+    }
+
     /// Every file git tracks or would add, relative to the root, sorted; ignored files do not count.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let output = Command::new("git")

@@ -155,8 +155,8 @@ fn last_jobs(plan: &Plan, cluster: &mut Cluster, target: &Target) -> Result<Valu
     let limit_ms = boot_ms() + RECORDED_WITHIN_MS;
     let done: BTreeSet<String> = target.hits().into_iter().map(|hit| hit.job).collect();
     loop {
-        let said = plan.ask(&["jobs", "--json", "--limit", "1000"])?;
-        let jobs: Value = serde_json::from_str(&said).context("tenure jobs")?;
+        let said = plan.ask(&["job", "ls", "--json", "--limit", "1000"])?;
+        let jobs: Value = serde_json::from_str(&said).context("tenure job ls")?;
         let open =
             |job: &&Value| job["open"] == true && job["id"].as_str().is_some_and(|id| done.contains(id));
         let open = jobs["jobs"].as_array().into_iter().flatten().filter(open).count();

@@ -21,8 +21,9 @@ pub(crate) use exec::{
 pub(crate) use exec::{exec_seat, lock_seat, name_of};
 pub(crate) use http::{HttpArgs, TokenArgs};
 pub(crate) use schedules::{
-    AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,
-    ScheduleAddArgs, ScheduleArgs, SubmitArgs,
+    AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, QueueAction, QueueArgs,
+    QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction, ScheduleAddArgs, ScheduleArgs,
+    SubmitArgs,
 };
 
 use crate::exit::Failure;
@@ -84,10 +85,10 @@ pub(crate) enum Verb {
     Apply(ApplyArgs),
     /// Add, show, pause, run and remove schedules
     Schedule(ScheduleArgs),
-    /// Show the jobs of schedules: their state, and why they wait
-    Jobs(JobsArgs),
-    /// Show one job
+    /// Submit, list, show, cancel, retry and remove jobs
     Job(JobArgs),
+    /// Show, pause and limit the queues that jobs wait in
+    Queue(QueueArgs),
     /// Show every node's metrics: latencies, contention, elections, requests
     Metrics(MetricsArgs),
     /// Show what a namespace costs per month, measured and projected

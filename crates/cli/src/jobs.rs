@@ -1,10 +1,10 @@
-//! `tenure jobs` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
+//! `tenure job ls` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
 
 mod rows;
 mod submit;
 
 pub(crate) use rows::Row;
-pub(crate) use submit::{cancel, submit};
+pub(crate) use submit::{cancel, remove, retry, submit};
 
 use crate::args::{JobsArgs, OneArgs};
 use crate::exit::Failure;
@@ -12,7 +12,7 @@ use crate::out::{Table, complain, say, say_json};
 use crate::schedules::{Place, id, pretty};
 use serde_json::json;
 use std::process::ExitCode;
-use tenure::id::JobId;
+use tenure::id::{JobId, KindName, QueueName};
 use tenure::job::{JobList, JobState};
 use tenure_plugins::schedules::{CHECKS_KIND, JobInfo, JobRow};
 
@@ -22,22 +22,28 @@ const INBOXES_MAX: usize = 64;
 /// An object on the store cannot be read.
 const UNREADABLE: u8 = 6;
 
-pub(super) const JOB_HEADER: [&str; 7] =
-    ["JOB", "STATE", "ATTEMPT", "AGENT", "DUE", "AGE", "RESULT OR REASON"];
+pub(super) const JOB_HEADER: [&str; 8] =
+    ["JOB", "QUEUE", "STATE", "ATTEMPT", "WORKER", "DUE", "AGE", "RESULT OR REASON"];
 
 pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
     let schedule = args.schedule.as_ref().map(|text| id("--schedule", text)).transpose()?;
     let state = args.state.as_ref().map(|name| state(name)).transpose()?;
-    let is_narrowed = schedule.is_some() || state.is_some() || args.open;
+    let queue = args.queue.as_ref().map(|text| id::<QueueName>("--queue", text)).transpose()?;
+    let kind = args.kind.as_ref().map(|text| id::<KindName>("--kind", text)).transpose()?;
+    let is_narrowed =
+        [schedule.is_some(), state.is_some(), queue.is_some(), kind.is_some(), args.open, args.dead]
+            .contains(&true);
     let (namespace, place) = Place::existing(&args.settings).await?;
     let mut list = match &place {
         Some(place) => JobList::read(&place.lanes, &namespace).await?,
         None => JobList::default(),
     };
     list.jobs.retain(|job| {
-        job.kind.as_str() == CHECKS_KIND
-            && schedule.as_ref().is_none_or(|schedule| job.series == *schedule)
+        schedule.as_ref().is_none_or(|schedule| job.kind.as_str() == CHECKS_KIND && job.series == *schedule)
+            && queue.as_ref().is_none_or(|queue| job.queue == *queue)
+            && kind.as_ref().is_none_or(|kind| job.kind == *kind)
             && !(args.open && job.state.is_final())
+            && (!args.dead || job.state.is_dead())
     });
     let mut rows = Vec::new();
     if let Some(place) = &place {

@@ -26,6 +26,7 @@ mod metrics;
 mod namespaces;
 mod node_client;
 mod out;
+mod queues;
 mod run;
 mod schedules;
 mod status;
@@ -89,12 +90,15 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Agent(args) => runtime()?.block_on(agent::agent(args)),
         Verb::Apply(args) => runtime()?.block_on(schedules::apply(args)),
         Verb::Schedule(args) => runtime()?.block_on(schedules::schedule(args.action)),
-        Verb::Jobs(args) => runtime()?.block_on(jobs::jobs(args)),
         Verb::Job(args) => match args.action {
+            JobAction::Ls(args) => runtime()?.block_on(jobs::jobs(args)),
             JobAction::Submit(args) => runtime()?.block_on(jobs::submit(args)),
             JobAction::Show(args) => runtime()?.block_on(jobs::show(args)),
             JobAction::Cancel(args) => runtime()?.block_on(jobs::cancel(args)),
+            JobAction::Retry(args) => runtime()?.block_on(jobs::retry(args)),
+            JobAction::Rm(args) => runtime()?.block_on(jobs::remove(args)),
         },
+        Verb::Queue(args) => runtime()?.block_on(queues::queue(args.action)),
         Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
         Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),
         Verb::Doctor(args) => runtime()?.block_on(doctor::doctor(args)),

@@ -170,7 +170,7 @@ fn nothing_in_the_store_commands_the_terminal() {
         (&["metrics"], 0, "pod-z"),
         (&["cost"], 0, "projected"),
         (&["watch", "--once"], 0, "pod-z"),
-        (&["jobs"], 0, "web-5"),
+        (&["job", "ls"], 0, "web-5"),
         (&["job", "show", "web-5"], 0, "web-5"),
         (&["job", "show", "web-6"], 0, "web-6"),
         (&["schedule", "list"], 0, "web"),

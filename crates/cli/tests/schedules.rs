@@ -1,4 +1,4 @@
-//! Schedules as real processes: `tenure run`, `tenure agent`, `tenure apply`, `tenure schedule`, `tenure jobs`, `tenure job show`.
+//! Schedules as real processes: `tenure run`, `tenure agent`, `tenure apply`, `tenure schedule`, `tenure job ls`, `tenure job show`.
 
 use crate::common::{Cluster, PATIENCE, Ran, STEADY, Sandbox};
 use rustix::process::Signal;
@@ -40,7 +40,7 @@ impl Bench {
     fn until_jobs(&self, schedule: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let jobs = self.json(&["jobs", "--schedule", schedule])["jobs"].as_array().unwrap().clone();
+            let jobs = self.json(&["job", "ls", "--schedule", schedule])["jobs"].as_array().unwrap().clone();
             if wanted(&jobs) {
                 return jobs;
             }
@@ -143,7 +143,7 @@ fn an_agent_does_what_a_file_schedules_and_jobs_tell_what_came_of_it() {
     let _other = cluster.start_agent(&["--id", "agent-2", "--partition", "mars"]);
     assert_eq!(bench.until_state("far", "succeeded")["worker"], json!("agent-2"));
 
-    let table = bench.tenure(&["jobs", "--limit", "1000"]).assert_code(0).stdout;
+    let table = bench.tenure(&["job", "ls", "--limit", "1000"]).assert_code(0).stdout;
     assert!(table.contains("RESULT OR REASON") && table.contains(job), "{table}");
     let shown = bench.json(&["schedule", "show", "down"]);
     assert_eq!(shown["checks"][0]["failing"], json!(true), "{shown}");
@@ -268,7 +268,7 @@ fn a_file_with_faults_is_told_all_of_them_and_nothing_is_written() {
         (&["agent", "--id", "a", "--partition", "a b"], &["--partition", "a b"]),
         (&["agent", "--id", "a", "--allow-command", "true"], &["--allow-command", "full path"]),
         (&["agent", "--id", "../a"], &["workerId", "../a"]),
-        (&["jobs", "--state", "lazy"], &["--state", "lazy", "queued"]),
+        (&["job", "ls", "--state", "lazy"], &["--state", "lazy", "queued"]),
         (&["schedule", "run-now", "web", "--name", "a-b"], &["a-b", "letters and digits"]),
     ] {
         bench.tenure(arguments).assert_code(2).assert_says(says);
@@ -278,7 +278,7 @@ fn a_file_with_faults_is_told_all_of_them_and_nothing_is_written() {
     {
         bench.tenure(arguments).assert_code(10).assert_says(&["there is no", "web"]);
     }
-    assert_eq!(bench.json(&["jobs"])["jobs"], json!([]));
+    assert_eq!(bench.json(&["job", "ls"])["jobs"], json!([]));
     assert_eq!(bench.json(&["schedule", "list"])["schedules"], json!([]));
     assert_eq!(bench.sandbox.contents().len(), 1, "{:?}", bench.sandbox.contents().keys());
 }

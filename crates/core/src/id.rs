@@ -95,6 +95,8 @@ ids! {
     CheckName: "check name",
     /// What a worker says of itself and a job may ask for: its partition, its domain, a capability.
     Label: "label",
+    /// Where jobs wait. A queue is made by the first job that names it.
+    QueueName: "queue",
     /// The name of a plugin, of a worker's as well.
     PluginName: "plugin name",
     /// The name of a leader-only process.
@@ -114,6 +116,13 @@ impl ScheduleId {
     /// long.
     pub fn job(&self, due_ms: u64) -> Result<JobId, IdError> {
         JobId::new(&format!("{self}-{due_ms}"))
+    }
+}
+
+impl Default for QueueName {
+    /// The queue of jobs that name none.
+    fn default() -> QueueName {
+        QueueName(Arc::from("default"))
     }
 }
 

@@ -44,8 +44,9 @@ pub use dispatcher::{
 
 pub use model::{
     Ask, Asked, Entry, EntryState, InboxDoc, JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT,
-    JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState, LateResult,
-    LedgerDoc, Outcome, OutcomeKind, RequestsDoc, job_shard,
+    JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JOB_QUEUES_MAX, JOB_RESULT_MAX_BYTES,
+    JOB_SERIES_MAX, JobLimits, JobRecord, JobState, LateResult, LedgerDoc, Needs, Outcome, OutcomeKind,
+    QueueSettings, RequestsDoc, job_shard,
 };
 pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 

@@ -61,15 +61,16 @@ pub use fallback::{
 pub use fence::{FenceRule, Verdict};
 pub use id::{
     CheckName, DocumentName, Holder, IdError, Incarnation, JobId, KindName, Label, Namespace, NodeId, Nonce,
-    PluginName, ProcessName, ScheduleId, SeriesId, WorkerId,
+    PluginName, ProcessName, QueueName, ScheduleId, SeriesId, WorkerId,
 };
 pub use jobs::{
     Ask, AskAnswer, Asked, Assign, Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts,
     ClaimerOutput, ClaimerRequest, DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd,
     DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed,
-    JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES,
-    JOB_SERIES_MAX, JobLimits, JobRecord, JobState, JobUpdate, LateResult, LeastLoaded, LedgerDoc, Outcome,
-    OutcomeKind, Refused, RequestsDoc, SubmitAnswer, Submitter, SubmitterCommand, SubmitterOutput, job_shard,
+    JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY,
+    JOB_PRIORITY_MAX, JOB_QUEUES_MAX, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState,
+    JobUpdate, LateResult, LeastLoaded, LedgerDoc, Needs, Outcome, OutcomeKind, QueueSettings, Refused,
+    RequestsDoc, SubmitAnswer, Submitter, SubmitterCommand, SubmitterOutput, job_shard,
 };
 pub use mutants::Mutant;
 pub use processes::{

@@ -249,6 +249,12 @@ pub enum Mutant {
     JobArchivedWhileAsked,
     /// Nobody remembers which batches of requests were served.
     JobBatchForgotten,
+    /// A new leader counts only the jobs of a queue that it dispatched itself.
+    JobQueueUncounted,
+    /// A job that is tried again while it is being archived leaves the ledger all the same.
+    JobRetriedIsArchived,
+    /// A new leader dispatches before it knows which queues are paused.
+    JobPauseUnread,
     /// A process that does not stop when asked is never cut off.
     AbortForgotten,
     /// Every missed due time is created.

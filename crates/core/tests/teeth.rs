@@ -96,3 +96,21 @@ fn served_batches_are_forgotten() {
     let test = dispatcher::requests::a_request_leaves_once_the_ledger_on_the_store_has_its_job;
     must_fail(Mutant::JobBatchForgotten, test);
 }
+
+#[test]
+fn a_new_leader_counts_only_what_it_dispatched_itself() {
+    let test = dispatcher::queues::qu2_a_new_leader_counts_what_the_former_one_dispatched;
+    must_fail(Mutant::JobQueueUncounted, test);
+}
+
+#[test]
+fn a_job_that_is_tried_again_is_archived_all_the_same() {
+    let test = dispatcher::retries::qu4_a_job_that_is_tried_again_while_it_is_archived_stays;
+    must_fail(Mutant::JobRetriedIsArchived, test);
+}
+
+#[test]
+fn a_new_leader_does_not_wait_to_know_which_queues_are_paused() {
+    let test = dispatcher::queues::qu2_nothing_is_dispatched_before_it_is_known_which_queues_are_paused;
+    must_fail(Mutant::JobPauseUnread, test);
+}

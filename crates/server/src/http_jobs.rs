@@ -31,12 +31,17 @@ pub struct JobGiven {
     pub epoch: u64,
     /// What it is.
     pub kind: String,
-    /// What it is about, if that is JSON.
+    /// What it is about: as JSON if it is, as a string if it is other text, else null.
     pub payload: Value,
     /// The same as bytes.
     pub payload_base64: String,
     /// Acknowledge it within this, or it is given out again.
     pub ack_within_ms: u64,
+}
+
+fn payload(bytes: &[u8]) -> Value {
+    let text = || std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty()).map(Value::from);
+    serde_json::from_slice(bytes).ok().or_else(text).unwrap_or_default()
 }
 
 enum Stage {
@@ -195,7 +200,7 @@ fn given(context: &JobContext) -> JobGiven {
         attempt: context.attempt,
         epoch: context.epoch,
         kind: context.kind.to_string(),
-        payload: serde_json::from_slice(&context.payload).unwrap_or(Value::Null),
+        payload: payload(&context.payload),
         payload_base64: STANDARD.encode(&context.payload),
         ack_within_ms: ACK_WITHIN_MS,
     }

@@ -13,7 +13,7 @@ pub(crate) use inline::{InlineDocument, Step, new_incarnation};
 pub use presences::{Presence, PresenceEntry, Presences};
 pub(crate) use seat::{SeatBody, SeatCodec};
 pub use update::Change;
-use update::TRIES;
+pub(crate) use update::TRIES;
 pub(crate) use update::Tries;
 
 use crate::error::{Error, ErrorKind};

@@ -18,5 +18,5 @@
 
 pub use tenure_core::{
     CheckName, DocumentName, IdError, JobId, KindName, Label, Namespace, NodeId, PluginName, ProcessName,
-    ScheduleId, SeriesId, WorkerId,
+    QueueName, ScheduleId, SeriesId, WorkerId,
 };

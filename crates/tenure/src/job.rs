@@ -39,20 +39,25 @@ mod carrier;
 mod dispatcher;
 mod documents;
 mod pool;
+mod queue;
 mod requests;
 mod runner;
 mod spec;
 mod submit;
+mod submitted;
 mod view;
 
 pub use assign::{Assign, Candidate, LeastLoaded};
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
+pub use queue::Queue;
 pub(crate) use requests::RequestsCodec;
 pub use runner::{Handlers, JobContext, JobOutcome, JobRunner, RunnerEnd, RunnerOptions};
 pub use spec::JobSpec;
 pub(crate) use submit::Submissions;
 pub use submit::{JOBS_PER_CALL_MAX, Receipt};
-pub use tenure_core::{ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, LateResult, OutcomeKind};
+pub use tenure_core::{
+    ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, LateResult, Needs, OutcomeKind, QueueSettings,
+};
 pub use view::JobList;
 
 #[cfg(any(test, feature = "fuzzing"))]

@@ -99,29 +99,15 @@ pub(crate) fn run(waiting: Vec<Task>, computing: Vec<Task>, limit: Duration) -> 
             ran.push(Ran { step: task.step, passed, output, took });
         }
     };
-    let computing =
-        computing.into_iter().map(|task| Task { command: yielding(&task.command), ..task }).collect();
+    let computing = computing
+        .into_iter()
+        .map(|task| Task { command: process::yielding(&task.command), ..task })
+        .collect();
     thread::scope(|scope| {
         scope.spawn(|| lane(computing));
         lane(waiting);
     });
     ran.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The same command, for the time that others leave.
-fn yielding(command: &Command) -> Command {
-    let mut nice = Command::new("nice");
-    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
-    if let Some(folder) = command.get_current_dir() {
-        nice.current_dir(folder);
-    }
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => nice.env(name, value),
-            None => nice.env_remove(name),
-        };
-    }
-    nice
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ pub struct History {
     pub hits: Vec<Hit>,
     #[serde(skip)]
     pub tally: Tally,
-    /// The output of `tenure jobs` at the end.
+    /// The output of `tenure job ls` at the end.
     pub jobs: Value,
     /// Processes that failed by themselves.
     pub complaints: Vec<String>,

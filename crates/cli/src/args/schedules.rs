@@ -1,10 +1,11 @@
 //! The arguments of agents, schedules and jobs.
 
-use super::time::wait;
+use super::time::{job_time, moment, wait};
 use super::{PlaceArgs, SettingsArgs};
 use crate::log::LogForm;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 #[derive(Args)]
 #[command(
@@ -232,16 +233,25 @@ pub(crate) struct RunNowArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Shows open jobs and those that ended recently, newest due time first; `tenure job show` also finds archived \
-ones. Costs four reads, plus one for each agent that has jobs."
+    after_help = "Shows open jobs and those that ended recently, newest first; `tenure job show` also finds archived ones. Costs \
+64 reads, plus one for each worker that has jobs."
 )]
 pub(crate) struct JobsArgs {
+    /// Only jobs of this queue
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+    /// Only jobs of this kind
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<String>,
     /// Only jobs of this schedule
     #[arg(long, value_name = "ID")]
     pub(crate) schedule: Option<String>,
     /// Only open jobs
     #[arg(long)]
     pub(crate) open: bool,
+    /// Only jobs whose attempts are used up
+    #[arg(long, conflicts_with = "open")]
+    pub(crate) dead: bool,
     /// Only jobs in this state: queued, running, succeeded, …
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
@@ -261,14 +271,87 @@ pub(crate) struct JobArgs {
     pub(crate) action: JobAction,
 }
 
+#[derive(Args)]
+#[command(
+    after_help = "A job of a schedule is not tried again: `tenure schedule run-now` makes another one.\n\
+Exit code 1 if it cannot be tried again, 10 if it does not exist."
+)]
+pub(crate) struct RetryArgs {
+    /// Its id
+    pub(crate) id: String,
+    /// How many attempts it gets beyond those it has had
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) attempts: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct QueueArgs {
+    #[command(subcommand)]
+    pub(crate) action: QueueAction,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum QueueAction {
+    /// List the queues that have jobs or settings
+    Ls(LookArgs),
+    /// Show one queue
+    Show(QueueOneArgs),
+    /// Give nothing more of a queue to workers; what runs goes on
+    Pause(QueueOneArgs),
+    /// Go on with a paused queue
+    Resume(QueueOneArgs),
+    /// Limit how many jobs of a queue run at once
+    Set(QueueSetArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct QueueOneArgs {
+    /// The queue
+    pub(crate) name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The limit holds across all workers and across a change of leaders. A job whose worker fell silent is no longer \
+counted once another worker has it, though it may still run there."
+)]
+pub(crate) struct QueueSetArgs {
+    /// The queue
+    pub(crate) name: String,
+    /// Most jobs that run at once, or `none`
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) concurrency: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum JobAction {
+    /// List jobs: their state, and why they wait
+    Ls(JobsArgs),
     /// Submit a job for workers to run, from anywhere
     Submit(SubmitArgs),
     /// Show one job: its state, its worker, why it waits, its result
     Show(OneArgs),
     /// Call off a job: one that nobody has begun never runs, one that runs is asked to stop
     Cancel(OneArgs),
+    /// Try a job again that failed, timed out, expired or was lost
+    Retry(RetryArgs),
+    /// Take a job that is over out of the list; the archive keeps it for `jobRetention`
+    Rm(OneArgs),
 }
 
 #[derive(Args)]
@@ -281,6 +364,15 @@ pub(crate) struct SubmitArgs {
     /// What kind of job: workers say which kinds they run
     #[arg(long)]
     pub(crate) kind: String,
+    /// The queue it waits in
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) queue: String,
+    /// 0 to 9: higher ones are run first
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub(crate) priority: u8,
+    /// Not before this much time has passed, or this moment: 10m, 2026-12-24T18:00:00Z [default: at once]
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(crate) not_before: Option<SystemTime>,
     /// Your id for it [default: a new one]
     #[arg(long)]
     pub(crate) id: Option<String>,
@@ -297,7 +389,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) worker: Option<String>,
     /// How long one attempt may take
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = wait, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = job_time, allow_hyphen_values = true)]
     pub(crate) timeout: u64,
     /// How often it may be started
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
@@ -305,9 +397,9 @@ pub(crate) struct SubmitArgs {
     /// The pause before the second attempt; it doubles before each further one
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = wait, allow_hyphen_values = true)]
     pub(crate) backoff: u64,
-    /// How long it may wait for a worker
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = wait, allow_hyphen_values = true)]
-    pub(crate) ttl: u64,
+    /// How long it may wait for a worker [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = job_time, allow_hyphen_values = true)]
+    pub(crate) ttl: Option<u64>,
     /// Wait until it has ended
     #[arg(long)]
     pub(crate) wait: bool,

@@ -4,9 +4,11 @@
 //! not run.
 
 use std::ops::RangeInclusive;
+use std::time::{Duration, SystemTime};
 use tenure::settings::parse_time_ms;
 
 const NO_UNIT: &str = "must be a time with its unit: 500ms, 20s, 5m, 1h";
+const MOMENT: &str = "must be a time from now (10m, 2h) or a moment with its zone (2026-12-24T18:00:00Z)";
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// Any time up to a day, as with settings.
@@ -17,6 +19,22 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
 /// How long to wait for something.
 pub(super) fn wait(text: &str) -> Result<u64, String> {
     within(text, 0..=HOUR_MS, "0s to 1h")
+}
+
+/// A time of a job.
+pub(super) fn job_time(text: &str) -> Result<u64, String> {
+    within(text, 1..=30 * 24 * HOUR_MS, "1ms to 30d")
+}
+
+/// A moment: a time from now, or one as it is written in RFC 3339.
+pub(super) fn moment(text: &str) -> Result<SystemTime, String> {
+    if let Some(ms) = parse_time_ms(text) {
+        return within(text, 0..=366 * 24 * HOUR_MS, "0s to 366d").and_then(|_| {
+            SystemTime::now().checked_add(Duration::from_millis(ms)).ok_or_else(|| MOMENT.to_owned())
+        });
+    }
+    let timestamp: jiff::Timestamp = text.parse().map_err(|_| MOMENT.to_owned())?;
+    Ok(timestamp.into())
 }
 
 /// How often to look at something.

@@ -79,10 +79,16 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
             | ScheduleAction::Resume(args)
             | ScheduleAction::Rm(args) => &args.settings,
         }),
-        Verb::Jobs(args) => Some(&args.settings),
         Verb::Job(JobArgs { action }) => Some(match action {
+            JobAction::Ls(args) => &args.settings,
             JobAction::Submit(args) => &args.settings,
-            JobAction::Show(args) | JobAction::Cancel(args) => &args.settings,
+            JobAction::Retry(args) => &args.settings,
+            JobAction::Show(args) | JobAction::Cancel(args) | JobAction::Rm(args) => &args.settings,
+        }),
+        Verb::Queue(QueueArgs { action }) => Some(match action {
+            QueueAction::Ls(args) => &args.settings,
+            QueueAction::Set(args) => &args.settings,
+            QueueAction::Show(args) | QueueAction::Pause(args) | QueueAction::Resume(args) => &args.settings,
         }),
         Verb::Metrics(args) => Some(&args.settings),
         Verb::Cost(args) => Some(&args.settings),

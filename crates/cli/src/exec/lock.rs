@@ -124,8 +124,13 @@ impl Wanted<'_> {
             match self.holder(None).await {
                 Err(failure) => return failure,
                 Ok(Some(holder)) => {
-                    let known = node.leadership().borrow().epoch.max(theirs);
-                    if late || holder.epoch <= known {
+                    let (epoch, is_ours) = {
+                        let seen = node.leadership();
+                        let seen = seen.borrow();
+                        (seen.epoch, seen.is_leader() && seen.epoch == holder.epoch)
+                    };
+                    // If it is ours by now, whoever waits for it has it in a moment.
+                    if !is_ours && (late || holder.epoch <= epoch.max(theirs)) {
                         return self.is_held(&holder, Some(limit));
                     }
                 }

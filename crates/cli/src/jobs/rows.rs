@@ -33,7 +33,7 @@ impl Row {
     }
 
     /// What a table says of it.
-    pub(crate) fn cells(&self) -> [String; 7] {
+    pub(crate) fn cells(&self) -> [String; 8] {
         let job = &self.0.record;
         let failed: Vec<&str> =
             self.0.checks().filter(|(_, check)| !check.ok).map(|(name, _)| name.as_str()).collect();
@@ -46,8 +46,9 @@ impl Row {
         let age = self.age_ms().map_or_else(|| "-".to_owned(), span);
         [
             job.id.to_string(),
+            job.queue.to_string(),
             job.state.as_str().to_owned(),
-            format!("{}/{}", job.attempt, job.limits.attempts_max),
+            format!("{}/{}", job.begun(), job.limits.attempts_max),
             job.worker.as_ref().map_or_else(|| "-".to_owned(), WorkerId::to_string),
             due,
             age,
@@ -62,6 +63,7 @@ impl Row {
             CHECKS_KIND => say!("schedule   {}", job.series),
             kind => say!("kind       {kind}"),
         }
+        say!("queue      {}, priority {}", job.queue, job.priority);
         say!("state      {}", job.state.as_str());
         if let (Some(due_ms), Some(age_ms)) = (self.0.facts.due_ms, self.age_ms()) {
             say!("due        {}, {} ago", moment(due_ms), span(age_ms));
@@ -69,7 +71,7 @@ impl Row {
         let worker = job.worker.as_ref().map_or("nobody", WorkerId::as_str);
         say!(
             "attempt    {} of {}, given to {worker}, in epoch {}",
-            job.attempt,
+            job.begun(),
             job.limits.attempts_max,
             job.epoch.0
         );

@@ -1,6 +1,6 @@
-//! `tenure job submit` and `tenure job cancel`: from anywhere, whether anybody leads or not.
+//! `tenure job submit`, `cancel`, `retry` and `rm`: from anywhere, whether anybody leads or not.
 
-use crate::args::{OneArgs, SubmitArgs};
+use crate::args::{OneArgs, PlaceArgs, RetryArgs, SubmitArgs};
 use crate::exit::Failure;
 use crate::out::{complain, say, say_json};
 use crate::schedules::{Place, id, pretty};
@@ -27,7 +27,14 @@ pub(crate) async fn submit(args: SubmitArgs) -> Result<ExitCode, Failure> {
     };
     let ms = Duration::from_millis;
     let mut spec = new.payload(payload(&args.payload)?).attempts(args.attempts);
-    spec = spec.timeout(ms(args.timeout)).ttl(ms(args.ttl)).backoff(ms(args.backoff));
+    spec =
+        spec.timeout(ms(args.timeout)).backoff(ms(args.backoff)).queue(&args.queue).priority(args.priority);
+    if let Some(ttl) = args.ttl {
+        spec = spec.ttl(ms(ttl));
+    }
+    if let Some(moment) = args.not_before {
+        spec = spec.not_before(moment);
+    }
     if let Some(worker) = &args.worker {
         spec = spec.worker(worker);
     }
@@ -95,27 +102,65 @@ fn unread(name: &str, error: &std::io::Error) -> Failure {
     Failure::usage(format!("--payload: cannot read {name}: {error}"))
 }
 
+/// A job that a command is about.
+struct Target {
+    place: Place,
+    jobs: Jobs,
+    job: JobRecord,
+}
+
+impl Target {
+    async fn find(id_text: &str, settings: &PlaceArgs) -> Result<Target, Failure> {
+        let id: JobId = id("ID", id_text)?;
+        let (namespace, place) = Place::existing(settings).await?;
+        let missing = || Failure::missing(format!("there is no job {:?} in {namespace}", id.as_str()));
+        let place = place.ok_or_else(missing)?;
+        let job = JobList::find(&place.lanes, &namespace, &id).await?.ok_or_else(missing)?;
+        let jobs = Jobs::of_namespace(&settings.load()?.settings, place.lanes.clone())?;
+        Ok(Target { place, jobs, job })
+    }
+
+    fn tell(&self, as_json: bool, outcome: &str, sentence: &str) -> Result<(), Failure> {
+        if as_json {
+            let (job, state) = (self.job.id.as_str(), self.job.state.as_str());
+            let namespace = self.place.namespace.as_str();
+            let report = json!({"namespace": namespace, "job": job, "outcome": outcome, "state": state});
+            say_json(&pretty(&report)?);
+        } else {
+            say!("{sentence}");
+        }
+        Ok(())
+    }
+}
+
 pub(crate) async fn cancel(args: OneArgs) -> Result<ExitCode, Failure> {
-    let job: JobId = id("ID", &args.id)?;
-    let (namespace, place) = Place::existing(&args.settings).await?;
-    let missing = || Failure::missing(format!("there is no job {:?} in {namespace}", job.as_str()));
-    let place = place.ok_or_else(missing)?;
-    let found = JobList::find(&place.lanes, &namespace, &job).await?.ok_or_else(missing)?;
-    let over = found.state.is_final();
-    if !over {
-        let jobs = Jobs::of_namespace(&args.settings.load()?.settings, place.lanes.clone())?;
-        jobs.cancel(&job).await?;
-    }
-    if args.json {
-        let outcome = if over { "over" } else { "asked" };
-        let report = json!({
-            "namespace": namespace.as_str(), "job": job.as_str(), "outcome": outcome, "state": found.state.as_str(),
-        });
-        say_json(&pretty(&report)?);
-    } else if over {
-        say!("job {job} is over: {}", found.state.as_str());
+    let target = Target::find(&args.id, &args.settings).await?;
+    let (id, state) = (&target.job.id, target.job.state);
+    if state.is_final() {
+        target.tell(args.json, "over", &format!("job {id} is over: {}", state.as_str()))?;
     } else {
-        say!("asked the leader to call off job {job}");
+        target.jobs.cancel(id).await?;
+        target.tell(args.json, "asked", &format!("asked the leader to call off job {id}"))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn retry(args: RetryArgs) -> Result<ExitCode, Failure> {
+    let target = Target::find(&args.id, &args.settings).await?;
+    target.jobs.retry(&target.job, args.attempts).await?;
+    let sentence = format!("asked the leader to try job {} again", target.job.id);
+    target.tell(args.json, "asked", &sentence)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn remove(args: OneArgs) -> Result<ExitCode, Failure> {
+    let target = Target::find(&args.id, &args.settings).await?;
+    let (id, state) = (&target.job.id, target.job.state);
+    if !state.is_final() {
+        let sentence = format!("job {id} is {}: cancel it first", state.as_str());
+        return Err(Failure::other(sentence));
+    }
+    target.jobs.remove(id).await?;
+    target.tell(args.json, "asked", &format!("asked the leader to remove job {id}"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -26,7 +26,7 @@ use super::model::{
     Ask, InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, RequestsDoc,
 };
 use super::requests::{Requests, RequestsNews};
-use super::table::{AttemptEnd, Job, Table, Transition};
+use super::table::{AttemptEnd, Class, Clocks, Job, Table, Transition};
 use super::workers::Workers;
 use crate::document::{DocumentAnswer, State, Writer};
 use crate::id::{JobId, SeriesId, WorkerId};
@@ -48,11 +48,13 @@ pub struct Dispatcher<A> {
     changes: Option<u64>,
     /// Submissions to shards that this leader does not own yet.
     waiting: Vec<(u64, JobRecord)>,
-    /// Jobs that were told why they wait are tried again only from this time on, and after the last one that was tried.
+    /// Why the jobs of a class wait, as they were told.
+    reasons: BTreeMap<Class, String>,
+    /// Nobody looks for workers before this time.
     retry_at: Time,
-    tried: Option<JobId>,
     /// When the last step was taken, and whether it left something to do at the next wake-up.
     now: Time,
+    wall_ms: i64,
     unsettled: bool,
     requests: u64,
     /// Not told yet.
@@ -74,9 +76,10 @@ impl<A: Assign> Dispatcher<A> {
             changes: None,
             config,
             waiting: Vec::new(),
+            reasons: BTreeMap::new(),
             retry_at: Time(0),
-            tried: None,
             now: Time(0),
+            wall_ms: 0,
             unsettled: true,
             requests: 0,
             news: Vec::new(),
@@ -87,7 +90,7 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Whether it may dispatch: it owns every shard that can be read, and the inboxes are known.
     pub fn is_ready(&self) -> bool {
-        self.inboxes.are_known() && !self.ended && self.ledger.is_adopted()
+        self.inboxes.are_known() && !self.ended && self.ledger.is_adopted() && self.asked.is_known()
     }
 
     pub fn assign(&self) -> &A {
@@ -109,13 +112,14 @@ impl<A: Assign> Dispatcher<A> {
 
     /// The jobs that wait for somebody to choose a worker for them.
     pub fn unassigned(&self, now: Time) -> impl Iterator<Item = &JobRecord> {
-        let waiting = self.is_ready().then(|| self.table.waiting(now, true)).into_iter().flatten();
-        waiting.map(Job::record).filter(|record| record.target.is_none() && !record.cancel)
+        let jobs = self.is_ready().then(|| self.table.iter()).into_iter().flatten();
+        let waiting = jobs.filter(move |job| now >= job.times().not_before).map(Job::record);
+        waiting.filter(|record| record.state == JobState::Queued && record.target.is_none())
     }
 
     /// How many jobs are queued, and how many are out at workers.
     pub fn open(&self) -> (usize, usize) {
-        (self.table.index().queued.len(), self.table.index().in_flight)
+        (self.table.index().queued, self.table.index().in_flight)
     }
 
     /// The highest watermark of each series, for the shards this leader owns.
@@ -209,7 +213,11 @@ impl<A: Assign> Dispatcher<A> {
             }
             DispatchAnswer::Requests(answer) => self.on_requests(now, id, answer),
             DispatchAnswer::Archived(shard, done) => {
-                let archived = self.ledger.archived(now, id, shard, done);
+                let mut archived = self.ledger.archived(now, id, shard, done);
+                // One that is tried again since then stays.
+                let is_over =
+                    |id: &JobId| self.table.get(id).is_some_and(|job| job.record().state.is_final());
+                archived.retain(|id| is_over(id) || Mutant::JobRetriedIsArchived.on());
                 archived.iter().for_each(|id| self.table.remove(id));
                 self.inboxes.ledger_changed();
             }
@@ -224,7 +232,7 @@ impl<A: Assign> Dispatcher<A> {
                 let all = records.len();
                 records.retain(|record| self.ledger.shard_of(&record.series) == shard);
                 self.counts.rejected += (all - records.len()) as u64;
-                self.table.load(&self.ledger, now, shard, records);
+                self.table.load(&self.ledger, self.clocks(now), shard, records);
                 self.inboxes.mark_all();
             }
             LedgerNews::Confirmed => {
@@ -247,6 +255,8 @@ impl<A: Assign> Dispatcher<A> {
             RequestsNews::Unreadable => self.counts.rejected += 1,
             RequestsNews::Superseded => self.ended = true,
         }
+        // A queue may have been resumed.
+        self.table.news.retry = true;
         let changes = Some(self.asked.changes());
         // The first look tells nothing: whoever has just begun looks at everything anyway.
         if std::mem::replace(&mut self.changes, changes).is_some_and(|before| Some(before) != changes) {
@@ -370,7 +380,7 @@ impl<A: Assign> Dispatcher<A> {
                 }
                 State::Blocked => Some(SubmitAnswer::Blocked),
                 State::Superseded => Some(SubmitAnswer::Ended),
-                State::Owned => self.create(now, shard, Some(token), record),
+                State::Owned => self.create(now, shard, Some(token), unbegun(record)),
             };
             out.extend(answer.map(|answer| Effect::Output(DispatchOutput::Answered(token, answer))));
         }
@@ -380,16 +390,29 @@ impl<A: Assign> Dispatcher<A> {
     fn serve(&mut self, now: Time) {
         for asked in self.asked.entries().to_vec() {
             match asked.ask {
-                Ask::Submit(record) => {
-                    let shard = self.ledger.shard_of(&record.series);
-                    if self.ledger.state(shard) == State::Owned && self.table.get(&record.id).is_none() {
-                        self.create(now, shard, None, record);
+                Ask::Submit(record) => self.create_once(now, unbegun(record)),
+                Ask::Retry(job) => match self.table.get(&job.id).map(Job::record) {
+                    None => self.create_once(now, job),
+                    // A request that is found twice is served once.
+                    Some(known) if known.may_be_retried() && !is_retried(known, &job) => {
+                        let attempts_max = job.limits.attempts_max;
+                        self.change(now, &job.id, Transition::Retry { attempts_max });
                     }
-                }
+                    Some(_) => {}
+                },
                 // A job that is asked for and called off in the same document is found here, too.
                 Ask::Cancel(id) if self.ledger.is_adopted() => self.cancel(now, &id),
-                Ask::Cancel(_) => {}
+                // The archive takes out what is to be removed.
+                Ask::Cancel(_) | Ask::Remove(_) => {}
             }
+        }
+    }
+
+    /// A job that is asked for: created unless it exists, once its shard is this leader's own.
+    fn create_once(&mut self, now: Time, record: JobRecord) {
+        let shard = self.ledger.shard_of(&record.series);
+        if self.ledger.state(shard) == State::Owned && self.table.get(&record.id).is_none() {
+            self.create(now, shard, None, record);
         }
     }
 
@@ -410,8 +433,13 @@ impl<A: Assign> Dispatcher<A> {
             return Some(answer);
         }
         self.counts.created += 1;
-        self.table.create(&mut self.ledger, now, token, record);
+        let clocks = self.clocks(now);
+        self.table.create(&mut self.ledger, clocks, token, record);
         None
+    }
+
+    fn clocks(&self, now: Time) -> Clocks {
+        Clocks { now, wall_ms: self.wall_ms }
     }
 
     /// Judges every job that changed or may be due.
@@ -498,7 +526,7 @@ impl<A: Assign> Dispatcher<A> {
     /// When something is due by time alone. Whatever was due earlier is done, or waits for something else.
     fn due_at(&self) -> Option<Time> {
         let now = self.now;
-        let retries = self.table.news.retry && self.table.has_explained();
+        let retries = self.table.news.retry && !self.table.waiting().is_empty();
         let retry = (retries && self.retry_at > now).then_some(self.retry_at);
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);
@@ -513,9 +541,24 @@ fn is_served(table: &Table, ledger: &Ledger, ask: &Ask) -> bool {
     let confirmed = job.is_some_and(|job| job.is_confirmed(ledger)) || Mutant::JobAskedTakenEarly.on();
     match (ask, job) {
         (Ask::Submit(_), job) => job.is_some() && confirmed,
-        (Ask::Cancel(_), None) => ledger.is_adopted(),
+        (Ask::Retry(_), None) => false,
+        (Ask::Retry(asked), Some(job)) => {
+            confirmed && (is_retried(job.record(), asked) || !job.record().may_be_retried())
+        }
+        (Ask::Cancel(_) | Ask::Remove(_), None) => ledger.is_adopted(),
+        (Ask::Remove(_), Some(job)) => !job.record().state.is_final(),
         (Ask::Cancel(_), Some(job)) => confirmed && (job.record().cancel || job.record().state.is_final()),
     }
+}
+
+/// Whether a job has the attempts that somebody asked for.
+fn is_retried(known: &JobRecord, asked: &JobRecord) -> bool {
+    known.limits.attempts_max >= asked.limits.attempts_max
+}
+
+/// A new job begins at the beginning.
+fn unbegun(record: JobRecord) -> JobRecord {
+    JobRecord { attempt: 0, unbegun: 0, ..record }
 }
 
 impl<A: Assign> Machine for Dispatcher<A> {
@@ -524,7 +567,7 @@ impl<A: Assign> Machine for Dispatcher<A> {
     type Output = DispatchOutput;
 
     fn handle(&mut self, now: Now, input: In<Self>, out: &mut Vec<Out<Self>>) {
-        self.now = now.at;
+        (self.now, self.wall_ms) = (now.at, now.wall_ms);
         self.unsettled = !matches!(input, Input::Wake);
         match input {
             Input::Wake => self.advance(now.at, now.wall_ms, out),

@@ -3,7 +3,7 @@
 use super::dispatcher::{DispatchRequest, DispatcherConfig, Sink, View};
 use super::ledger::Ledger;
 use super::model::{JobLimits, JobRecord, LedgerDoc};
-use super::table::{Table, Transition};
+use super::table::{Clocks, Table, Transition};
 use super::workers::Workers;
 use crate::document::{DocumentAnswer, DocumentRequest, Read, Removal, Writer};
 use crate::election::{Epoch, Version, WriteAnswer};
@@ -41,6 +41,10 @@ pub(super) fn record(id: &str) -> JobRecord {
     JobRecord { payload: Arc::from(*b"x"), ..JobRecord::new(name(id), name(id), name("k"), limits) }
 }
 
+pub(super) fn at(now: u64) -> Clocks {
+    Clocks { now: Time(now), wall_ms: now as i64 }
+}
+
 /// A ledger whose shards were empty, and are this leader's own now.
 pub(super) fn ledger() -> Ledger {
     let (mut ledger, table) = (Ledger::new(WRITER, 2), Table::new(Epoch(2), 2));
@@ -76,7 +80,7 @@ pub(super) fn serve(ledger: &mut Ledger, table: &Table, now: u64) -> Vec<Documen
 /// A table with one job that went through these transitions, each a second after the one before.
 pub(super) fn table(record: JobRecord, transitions: Vec<Transition>) -> (Table, Ledger, JobId) {
     let (mut table, mut ledger, id) = (Table::new(Epoch(2), 2), ledger(), record.id.clone());
-    table.create(&mut ledger, Time(0), Some(1), record);
+    table.create(&mut ledger, at(0), Some(1), record);
     for (number, transition) in transitions.into_iter().enumerate() {
         table.change(&mut ledger, Time(1000 * (number as u64 + 1)), &id, transition);
     }

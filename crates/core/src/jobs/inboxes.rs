@@ -438,7 +438,7 @@ fn set(workers: &mut BTreeSet<WorkerId>, worker: &WorkerId, contains: bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{WRITER, config, name, record, table};
+    use super::super::fixtures::{WRITER, at, config, name, record, table};
     use super::super::model::{EntryState, JobState, Outcome, OutcomeKind};
     use super::super::table::Transition;
     use super::*;
@@ -519,7 +519,7 @@ mod tests {
         let inboxes = Inboxes::new(WRITER, &config());
         let room = |table: &Table, entries_max| inboxes.has_room(table, &name("w1"), 1, entries_max);
         assert_eq!((room(&table, 1), room(&table, 2)), (false, true));
-        table.create(&mut ledger, Time(0), Some(2), record("t2"));
+        table.create(&mut ledger, at(0), Some(2), record("t2"));
         table.change(&mut ledger, Time(0), &name("t2"), Transition::Dispatch(name("w1")));
         assert_eq!((room(&table, 2), room(&table, 3)), (false, true));
     }

@@ -216,15 +216,24 @@ impl Ledger {
     ) {
         let View { now, config, table, .. } = *view;
         for shard in 0..self.shards.len() {
+            let over = |job: &&Job| {
+                let recorded = job.record().state.is_final() && job.is_confirmed(self);
+                recorded && inboxes.is_gone(job) && requests.is_done_with(job.record())
+            };
+            if self.is_owned(shard) && self.shards[shard].archiving.is_none() && now >= self.archive_due {
+                let here = |job: &&Job| self.shard_of(&job.record().series) == shard;
+                let removed = requests.removals().filter_map(|id| table.get(id)).filter(here).filter(over);
+                let removed: BTreeMap<&JobId, &Job> = removed.map(|job| (&job.record().id, job)).collect();
+                if !removed.is_empty() {
+                    self.put_away(shard, removed.into_values(), sink);
+                    continue;
+                }
+            }
             let due = self.shards[shard].archive_at.max(self.archive_due);
             if !self.may_archive(view, shard) || now < due {
                 continue;
             }
             let crowded = table.index().shards[shard].is_crowded();
-            let over = |job: &&Job| {
-                let recorded = job.record().state.is_final() && job.is_confirmed(self);
-                recorded && inboxes.is_gone(job) && requests.is_done_with(job.record())
-            };
             let mut done: Vec<&Job> = table.of_shard(shard).filter(over).collect();
             if done.len() <= config.keep_finished && !(crowded && done.len() >= 8) {
                 // They are still in inboxes.
@@ -232,13 +241,20 @@ impl Ledger {
                 self.shards[shard].archive_at = now + pause_ms;
                 continue;
             }
-            done.sort_by_key(|job| (job.times().state_since, job.record().watermark));
+            // Somebody may still want to try again what is not done.
+            let order =
+                |job: &&Job| (job.record().may_be_retried(), job.times().state_since, job.record().watermark);
+            done.sort_by_key(order);
             done.truncate(done.len().div_ceil(2).max(1));
-            let records: Vec<JobRecord> = done.iter().map(|job| job.record().clone()).collect();
-            let ids = records.iter().map(|record| record.id.clone()).collect();
-            let id = sink.send(DispatchRequest::Archive(shard, records));
-            self.shards[shard].archiving = Some((id, ids));
+            self.put_away(shard, done.into_iter(), sink);
         }
+    }
+
+    fn put_away<'j>(&mut self, shard: usize, jobs: impl Iterator<Item = &'j Job>, sink: &mut Sink<'_>) {
+        let records: Vec<JobRecord> = jobs.map(|job| job.record().clone()).collect();
+        let ids = records.iter().map(|record| record.id.clone()).collect();
+        let id = sink.send(DispatchRequest::Archive(shard, records));
+        self.shards[shard].archiving = Some((id, ids));
     }
 
     /// Returns the jobs that are in the archive now, and leave the shard.
@@ -268,7 +284,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{WRITER, ledger, name, record, serve};
+    use super::super::fixtures::{WRITER, at, ledger, name, record, serve};
     use super::*;
     use crate::document::DocumentRequest;
     use crate::election::Epoch;
@@ -307,7 +323,7 @@ mod tests {
     #[test]
     fn a_change_is_written_at_once_and_a_reason_once_it_lasts() {
         let (mut ledger, mut table) = (ledger(), Table::new(Epoch(2), 2));
-        table.create(&mut ledger, Time(10), Some(1), record("t1"));
+        table.create(&mut ledger, at(10), Some(1), record("t1"));
         let job = |table: &Table| table.get(&name("t1")).expect("it is there").clone();
         assert!(!job(&table).is_confirmed(&ledger));
         let written = serve(&mut ledger, &table, 10);

@@ -97,17 +97,17 @@ fn judge_claimed(job: &Job, at: AtWorker<'_>, now: Time, config: &DispatcherConf
 /// When the job next has to be judged, going by time alone.
 pub(super) fn due_at(job: &Job, at: AtWorker<'_>, now: Time, config: &DispatcherConfig) -> Option<Time> {
     let (state, limits, times) = (job.record().state, &job.record().limits, job.times());
-    let expiry = times.waits_since + limits.ttl_ms;
+    let expiry = (limits.ttl_ms > 0).then(|| times.waits_since + limits.ttl_ms);
     let claim = times.state_since + config.claim_timeout_ms;
     let end = times.state_since + limits.timeout_ms + config.margin_ms;
     let deadline = (limits.deadline_ms > 0).then(|| times.known_since + limits.deadline_ms);
     let due = if state == JobState::Queued {
-        [Some(expiry), Some(times.not_before), deadline]
+        [expiry, Some(times.not_before), deadline]
     } else if job.withdraw().is_some() {
         // It waits for nothing but its inbox, and not for ever if that cannot be read.
         [at.inbox.is_some_and(Inbox::is_unreadable).then_some(claim), None, None]
     } else if state == JobState::Dispatched {
-        [Some(claim), Some(expiry), deadline]
+        [Some(claim), expiry, deadline]
     } else if state.is_out() {
         [(state == JobState::Running).then_some(end), deadline, None]
     } else {
@@ -122,7 +122,8 @@ fn is_late(job: &Job, now: Time) -> bool {
 }
 
 fn is_expired(job: &Job, now: Time) -> bool {
-    is_late(job, now) || now.since(job.times().waits_since) >= job.record().limits.ttl_ms
+    let ttl_ms = job.record().limits.ttl_ms;
+    is_late(job, now) || (ttl_ms > 0 && now.since(job.times().waits_since) >= ttl_ms)
 }
 
 /// Its entry is gone from an inbox that nobody else can have written: it never ran and never will.

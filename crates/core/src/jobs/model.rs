@@ -1,7 +1,8 @@
 //! Jobs, their states and limits, and the two documents they are kept in.
 
 use crate::election::Epoch;
-use crate::id::{Incarnation, JobId, KindName, Nonce, SeriesId, WorkerId};
+use crate::id::{Incarnation, JobId, KindName, Label, Nonce, QueueName, SeriesId, WorkerId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Largest payload of a job.
@@ -24,6 +25,15 @@ pub const JOB_LATE_MAX: usize = 8;
 /// Most batches of requests that are remembered once they are served. More than can be served while one writer waits for the
 /// answer to a write.
 pub const JOB_BATCHES_MAX: usize = 512;
+
+/// Most queues that have settings.
+pub const JOB_QUEUES_MAX: usize = 256;
+
+/// The priority of a job that names none; they go from 0 to [`JOB_PRIORITY_MAX`].
+pub const JOB_PRIORITY: u8 = 5;
+
+/// The highest priority.
+pub const JOB_PRIORITY_MAX: u8 = 9;
 
 /// Gives the values of an enum their names in documents and answers.
 macro_rules! wire_names {
@@ -85,6 +95,16 @@ impl JobState {
     /// Whether a job never leaves this state.
     pub fn is_final(self) -> bool {
         self != JobState::Queued && !self.is_out()
+    }
+
+    /// Whether its attempts are used up.
+    pub fn is_dead(self) -> bool {
+        matches!(self, JobState::Failed | JobState::TimedOut | JobState::Lost)
+    }
+
+    /// Whether it is over without having been done or called off.
+    pub fn is_undone(self) -> bool {
+        self.is_dead() || self == JobState::Expired
     }
 
     /// Whether a worker has the job, or may have it.
@@ -154,8 +174,8 @@ impl Outcome {
 pub struct JobLimits {
     /// How long one attempt may run, by the worker's clock.
     pub timeout_ms: u64,
-    /// How long it may wait for a worker to claim it, before each attempt, by the leader's clock. It does not matter in how
-    /// many inboxes it was in the meantime. A new leader starts counting again.
+    /// How long it may wait for a worker to claim it, before each attempt, by the leader's clock; 0 means forever. It does
+    /// not matter in how many inboxes it was in the meantime. A new leader starts counting again.
     pub ttl_ms: u64,
     /// How long it may take in all, by the leader's clock; 0 means forever. A new leader starts counting again.
     pub deadline_ms: u64,
@@ -176,6 +196,25 @@ pub struct LateResult {
     pub kind: OutcomeKind,
 }
 
+/// What a worker must have to run a job.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Needs {
+    /// The worker's partition; `None`: any.
+    pub partition: Option<Label>,
+    /// The worker's domain; `None`: any.
+    pub domain: Option<Label>,
+    /// The worker must have all of these.
+    pub capabilities: BTreeSet<Label>,
+}
+
+impl Needs {
+    /// The bytes of all labels.
+    fn len(&self) -> usize {
+        let labels = self.partition.iter().chain(&self.domain).chain(&self.capabilities);
+        labels.map(|label| label.as_str().len() + 4).sum()
+    }
+}
+
 /// A job in the ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JobRecord {
@@ -187,12 +226,22 @@ pub struct JobRecord {
     pub watermark: u64,
     /// Tells the worker which handler to run.
     pub kind: KindName,
-    /// Input for the handler. Empty once the job is over.
+    /// Input for the handler. Empty once the job is over, unless it can be tried again.
     pub payload: Arc<[u8]>,
     /// Time and attempt limits.
     pub limits: JobLimits,
     /// The worker it was requested for; `None` means any worker.
     pub target: Option<WorkerId>,
+    /// What that worker must have.
+    pub needs: Needs,
+    /// The queue it waits in.
+    pub queue: QueueName,
+    /// In its queue, higher ones are first; 0 to [`JOB_PRIORITY_MAX`].
+    pub priority: u8,
+    /// When it was submitted, by the submitter's wall clock in ms. Among jobs of one priority, older ones are first.
+    pub submitted_ms: i64,
+    /// It is not run before this time, by the leader's wall clock in ms; 0 means at once.
+    pub not_before_ms: i64,
     /// The present state, as far as the leader knows.
     pub state: JobState,
     /// The number of its last dispatch; 0 before the first. Never used twice.
@@ -217,7 +266,7 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// A job that waits to be dispatched for the first time: no payload, no watermark, for any worker.
+    /// A job that waits to be dispatched for the first time: no payload, no watermark, for any worker, in the default queue.
     pub fn new(id: JobId, series: SeriesId, kind: KindName, limits: JobLimits) -> JobRecord {
         JobRecord {
             id,
@@ -227,6 +276,11 @@ impl JobRecord {
             payload: Arc::from([]),
             limits,
             target: None,
+            needs: Needs::default(),
+            queue: QueueName::default(),
+            priority: JOB_PRIORITY,
+            submitted_ms: 0,
+            not_before_ms: 0,
             state: JobState::Queued,
             attempt: 0,
             unbegun: 0,
@@ -240,6 +294,11 @@ impl JobRecord {
         }
     }
 
+    /// Whether it can be tried again on request. A job with a watermark cannot: the next one of its series does its work.
+    pub fn may_be_retried(&self) -> bool {
+        self.state.is_undone() && self.watermark == 0
+    }
+
     /// How many attempts count against the limit.
     pub fn begun(&self) -> u32 {
         self.attempt.saturating_sub(self.unbegun)
@@ -247,7 +306,14 @@ impl JobRecord {
 
     /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in a shard.
     pub fn weight(&self) -> usize {
-        self.payload.len() + JOB_RESULT_MAX_BYTES + 1536
+        self.payload.len() + JOB_RESULT_MAX_BYTES + self.needs.len() + 1536
+    }
+
+    /// The bytes of all names that a submission may choose.
+    fn names_len(&self) -> usize {
+        let target = self.target.as_ref().map_or("", WorkerId::as_str);
+        let names = [self.id.as_str(), self.series.as_str(), self.kind.as_str(), self.queue.as_str(), target];
+        names.map(str::len).iter().sum::<usize>() + self.needs.len()
     }
 }
 
@@ -267,22 +333,27 @@ pub enum Ask {
     /// A new job.
     Submit(JobRecord),
     Cancel(JobId),
+    /// A job that ended without success is tried again, up to these attempts in all. It comes whole, because the ledger may have
+    /// forgotten it.
+    Retry(JobRecord),
+    /// A job that is over leaves the ledger now.
+    Remove(JobId),
 }
 
 impl Ask {
     /// The job it is about.
     pub fn job(&self) -> &JobId {
         match self {
-            Ask::Submit(record) => &record.id,
-            Ask::Cancel(id) => id,
+            Ask::Submit(job) | Ask::Retry(job) => &job.id,
+            Ask::Cancel(id) | Ask::Remove(id) => id,
         }
     }
 
     /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in the document of requests.
     pub fn weight(&self) -> usize {
         match self {
-            Ask::Submit(record) => record.payload.len() + 448,
-            Ask::Cancel(_) => 256,
+            Ask::Submit(job) | Ask::Retry(job) => job.payload.len() + job.names_len() + 256,
+            Ask::Cancel(_) | Ask::Remove(_) => 256,
         }
     }
 }
@@ -295,6 +366,15 @@ pub struct Asked {
     pub ask: Ask,
 }
 
+/// What is set for a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct QueueSettings {
+    /// Most jobs of this queue that are out at workers at once; `None` means any number.
+    pub concurrency: Option<u32>,
+    /// Nothing new of it is given to a worker.
+    pub paused: bool,
+}
+
 /// What is asked of the leader. Anybody appends to it, as a guest; only the leader takes something out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RequestsDoc {
@@ -305,17 +385,27 @@ pub struct RequestsDoc {
     pub taken: Vec<Nonce>,
     /// Raised by whoever changed something elsewhere that the leader should look at.
     pub changes: u64,
+    /// The queues with settings of their own, at most [`JOB_QUEUES_MAX`]. They stand here because the leader looks here anyway.
+    pub queues: BTreeMap<QueueName, QueueSettings>,
 }
 
 impl RequestsDoc {
     /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses.
     pub fn weight(&self) -> usize {
-        self.entries.iter().map(|asked| asked.ask.weight()).sum()
+        self.entries.iter().map(|asked| asked.ask.weight()).sum::<usize>() + self.queues.len() * 192
+    }
+
+    /// The jobs it asks for, for the first time or again.
+    pub fn submissions(&self) -> impl Iterator<Item = &JobRecord> {
+        self.entries.iter().filter_map(|asked| match &asked.ask {
+            Ask::Submit(job) | Ask::Retry(job) => Some(job),
+            Ask::Cancel(_) | Ask::Remove(_) => None,
+        })
     }
 
     /// Whether it asks for this job.
     pub fn submits(&self, id: &JobId) -> bool {
-        self.entries.iter().any(|asked| matches!(&asked.ask, Ask::Submit(job) if job.id == *id))
+        self.submissions().any(|record| record.id == *id)
     }
 
     /// Whether this batch was written, served or not.

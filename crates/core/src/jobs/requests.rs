@@ -5,8 +5,9 @@
 
 use super::RETRY;
 use super::dispatcher::{DispatchRequest, DispatcherConfig, Sink};
-use super::model::{Ask, Asked, JOB_BATCHES_MAX, JobRecord, RequestsDoc};
+use super::model::{Ask, Asked, JOB_BATCHES_MAX, JobRecord, QueueSettings, RequestsDoc};
 use crate::document::{Content, Document, DocumentAnswer, Op, Rules, State, Unreadable, What, Writer};
+use crate::id::{JobId, QueueName};
 use crate::machine::RequestId;
 use crate::mutants::Mutant;
 use crate::time::Time;
@@ -53,9 +54,29 @@ impl Requests {
         self.doc().map_or(&[], |doc| &doc.entries)
     }
 
+    /// The jobs that somebody asks to be removed.
+    pub(super) fn removals(&self) -> impl Iterator<Item = &JobId> {
+        self.entries().iter().filter_map(|asked| match &asked.ask {
+            Ask::Remove(id) => Some(id),
+            Ask::Submit(_) | Ask::Retry(_) | Ask::Cancel(_) => None,
+        })
+    }
+
     /// How often somebody changed something elsewhere that the leader should look at.
     pub(super) fn changes(&self) -> u64 {
         self.doc().map_or(0, |doc| doc.changes)
+    }
+
+    /// What is set for a queue; `None` if nobody can know.
+    pub(super) fn settings(&self, queue: &QueueName) -> Option<QueueSettings> {
+        let known = matches!(self.document.state(), State::Found | State::Owned);
+        let known = known || Mutant::JobPauseUnread.on();
+        known.then(|| self.doc().and_then(|doc| doc.queues.get(queue).copied()).unwrap_or_default())
+    }
+
+    /// Whether it was looked at.
+    pub(super) fn is_known(&self) -> bool {
+        self.document.state() != State::Unread || Mutant::JobPauseUnread.on()
     }
 
     /// Whether nothing can ask for this job again. A job with a watermark is never created twice anyway.
@@ -85,8 +106,8 @@ impl Requests {
             | What::Failed { .. }
             | What::Removed => RequestsNews::Nothing,
         };
-        let busy = news == RequestsNews::Read || !self.entries().is_empty();
-        self.quick_looks = if busy { QUICK_LOOKS } else { self.quick_looks.saturating_sub(1) };
+        let is_news = news == RequestsNews::Read;
+        self.quick_looks = if is_news { QUICK_LOOKS } else { self.quick_looks.saturating_sub(1) };
         let pause_ms = if self.quick_looks > 0 { config.fast_ms / 2 } else { config.requests_ms };
         self.look_at = now + pause_ms;
         news
@@ -144,5 +165,5 @@ fn rest(doc: &RequestsDoc, is_done: impl Fn(&Ask) -> bool) -> Option<RequestsDoc
     }
     let old = taken.len().saturating_sub(JOB_BATCHES_MAX);
     taken.drain(..old);
-    Some(RequestsDoc { entries, taken, changes: doc.changes })
+    Some(RequestsDoc { entries, taken, changes: doc.changes, queues: doc.queues.clone() })
 }

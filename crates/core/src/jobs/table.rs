@@ -16,7 +16,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(super) use index::{Index, News};
+pub(super) use index::{Class, Index, News, Place};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Transition {
@@ -26,6 +26,8 @@ pub(super) enum Transition {
     Claim(JobState),
     /// It waits again, at least this long.
     Requeue { attempt: AttemptEnd, pause_ms: u64, reason: String },
+    /// It was over, and is tried again: up to this many attempts in all.
+    Retry { attempts_max: u32 },
     /// It is over.
     End { state: JobState, attempt: AttemptEnd, reason: String },
 }
@@ -62,6 +64,20 @@ pub(super) struct Times {
     pub(super) not_before: Time,
 }
 
+/// This leader's clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Clocks {
+    pub(super) now: Time,
+    pub(super) wall_ms: i64,
+}
+
+impl Clocks {
+    /// When it will be this late by the wall clock, if that goes on as it does now.
+    fn at(self, wall_ms: i64) -> Time {
+        self.now + u64::try_from(wall_ms.saturating_sub(self.wall_ms)).unwrap_or(0)
+    }
+}
+
 /// Only the table changes it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Job {
@@ -71,6 +87,8 @@ pub(super) struct Job {
     revision: u64,
     times: Times,
     withdraw: Option<Withdraw>,
+    /// It is queued, but its time has not come.
+    pausing: bool,
     /// Submissions to be answered once the ledger on the store has the job.
     tokens: Vec<(u64, SubmitAnswer)>,
     told: Option<(JobState, u32)>,
@@ -104,8 +122,9 @@ impl Job {
         self.record.attempt == attempt && self.record.worker.as_ref() == Some(worker)
     }
 
-    pub(super) fn waits(&self, now: Time) -> bool {
-        self.record.state == JobState::Queued && now >= self.times.not_before
+    /// Whether it can be given to a worker.
+    fn is_ready(&self) -> bool {
+        self.record.state == JobState::Queued && !self.pausing
     }
 
     /// The worker that has the job, or may have it.
@@ -193,15 +212,9 @@ impl Table {
         self.index.out.get(worker).map_or(0, BTreeSet::len)
     }
 
-    /// The jobs that wait for a worker: all of them, or those for which nobody has looked for one yet.
-    pub(super) fn waiting(&self, now: Time, all: bool) -> impl Iterator<Item = &Job> {
-        let ids = if all { &self.index.queued } else { &self.news.fresh };
-        ids.iter().filter_map(|id| self.jobs.get(id)).filter(move |job| job.waits(now))
-    }
-
-    /// Whether some queued job has been told why it waits.
-    pub(super) fn has_explained(&self) -> bool {
-        self.index.queued.len() > self.news.fresh.len()
+    /// The jobs of each class that wait for a worker, in their order.
+    pub(super) fn waiting(&self) -> &BTreeMap<Class, BTreeSet<Place>> {
+        &self.index.waiting
     }
 
     /// The next time after now at which a job has to be judged.
@@ -219,10 +232,11 @@ impl Table {
         let from = job.record.state;
         let to = match &transition {
             Transition::Dispatch(_) => JobState::Dispatched,
-            Transition::Requeue { .. } => JobState::Queued,
+            Transition::Requeue { .. } | Transition::Retry { .. } => JobState::Queued,
             Transition::Claim(state) | Transition::End { state, .. } => *state,
         };
-        let allowed = from.may_become(to) || Mutant::JobLateResultReopens.on();
+        let retried = matches!(transition, Transition::Retry { .. }) && job.record.may_be_retried();
+        let allowed = from.may_become(to) || retried || Mutant::JobLateResultReopens.on();
         assert!(allowed, "{id}: {from:?} cannot become {to:?}");
         self.index.take(job);
         self.news.left(job);
@@ -238,12 +252,23 @@ impl Table {
             Transition::Requeue { attempt, pause_ms, reason } => {
                 job.end_attempt(now, attempt);
                 job.times.not_before = now + pause_ms;
+                job.pausing = pause_ms > 0;
                 job.become_recorded(now, epoch, to, &reason);
+            }
+            Transition::Retry { attempts_max } => {
+                job.record.limits.attempts_max = attempts_max;
+                job.record.cancel = false;
+                job.record.result = Arc::from([]);
+                job.times = Times { known_since: now, state_since: now, waits_since: now, not_before: now };
+                job.pausing = false;
+                job.become_recorded(now, epoch, to, "");
             }
             Transition::End { attempt, reason, .. } => {
                 job.end_attempt(now, attempt);
-                job.record.payload = Arc::from([]);
                 job.become_recorded(now, epoch, to, &reason);
+                if !job.record.may_be_retried() {
+                    job.record.payload = Arc::from([]);
+                }
             }
         }
         self.index.put(job);
@@ -253,12 +278,30 @@ impl Table {
         }
     }
 
-    pub(super) fn create(&mut self, ledger: &mut Ledger, now: Time, token: Option<u64>, record: JobRecord) {
-        let JobRecord { id, series, watermark, kind, payload, limits, target, .. } = record;
-        let new = JobRecord::new(id, series, kind, limits);
-        let record = JobRecord { watermark, payload, target, epoch: self.epoch, ..new };
+    pub(super) fn create(
+        &mut self,
+        ledger: &mut Ledger,
+        clocks: Clocks,
+        token: Option<u64>,
+        record: JobRecord,
+    ) {
+        let new = JobRecord::new(record.id, record.series, record.kind, record.limits);
+        let record = JobRecord {
+            watermark: record.watermark,
+            payload: record.payload,
+            target: record.target,
+            needs: record.needs,
+            queue: record.queue,
+            priority: record.priority,
+            submitted_ms: if record.submitted_ms > 0 { record.submitted_ms } else { clocks.wall_ms },
+            not_before_ms: record.not_before_ms,
+            attempt: record.attempt,
+            unbegun: record.unbegun,
+            epoch: self.epoch,
+            ..new
+        };
         let id = record.id.clone();
-        self.insert(ledger, now, record, None);
+        self.insert(ledger, clocks, record, None);
         if let Some(job) = self.jobs.get_mut(&id) {
             job.tokens.extend(token.map(|token| (token, SubmitAnswer::Created)));
         }
@@ -266,24 +309,26 @@ impl Table {
     }
 
     /// A shard as a former leader left it.
-    pub(super) fn load(&mut self, ledger: &Ledger, now: Time, shard: usize, records: Vec<JobRecord>) {
+    pub(super) fn load(&mut self, ledger: &Ledger, clocks: Clocks, shard: usize, records: Vec<JobRecord>) {
         for id in self.index.shards[shard].ids.clone() {
             self.remove(&id);
         }
         for record in records {
             let told = Some((record.state, record.attempt));
-            self.insert(ledger, now, record, told);
+            self.insert(ledger, clocks, record, told);
         }
     }
 
-    fn insert(&mut self, ledger: &Ledger, now: Time, record: JobRecord, told: Option<(JobState, u32)>) {
+    fn insert(&mut self, ledger: &Ledger, clocks: Clocks, record: JobRecord, told: Option<(JobState, u32)>) {
         self.remove(&record.id);
+        let (now, not_before) = (clocks.now, clocks.at(record.not_before_ms));
         let job = Job {
             shard: ledger.shard_of(&record.series),
             record,
             revision: 0,
-            times: Times { known_since: now, state_since: now, waits_since: now, not_before: now },
+            times: Times { known_since: now, state_since: now, waits_since: not_before, not_before },
             withdraw: None,
+            pausing: not_before > now,
             tokens: Vec::new(),
             told,
             timer: None,
@@ -388,22 +433,27 @@ impl Table {
         self.news.changed.extend(self.index.out.get(worker).into_iter().flatten().cloned());
     }
 
-    /// Jobs in a pause become fresh again when it ends.
-    pub(super) fn set_pausing_aside(&mut self, now: Time) {
-        let jobs = &self.jobs;
-        self.news.fresh.retain(|id| jobs.get(id).is_some_and(|job| now >= job.times.not_before));
-    }
-
     /// The jobs that changed, and those whose time has come.
     pub(super) fn take_changed(&mut self, now: Time) -> BTreeSet<JobId> {
         let mut ids = std::mem::take(&mut self.news.changed);
-        for (_, id) in self.index.timers.iter().take_while(|(at, _)| *at <= now) {
-            if self.index.queued.contains(id) {
-                self.news.fresh.insert(id.clone());
-            }
-            ids.insert(id.clone());
+        let due = self.index.timers.iter().take_while(|(at, _)| *at <= now);
+        let due: Vec<JobId> = due.map(|(_, id)| id.clone()).collect();
+        for id in due {
+            self.end_pause(now, &id);
+            ids.insert(id);
         }
         ids
+    }
+
+    /// Its time has come, if it has.
+    fn end_pause(&mut self, now: Time, id: &JobId) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if job.pausing && now >= job.times.not_before {
+            self.index.take(job);
+            job.pausing = false;
+            self.index.put(job);
+            self.news.came(job);
+        }
     }
 
     pub(super) fn take_tokens(&mut self, id: &JobId) -> Vec<(u64, SubmitAnswer)> {
@@ -420,7 +470,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{ledger, name, record, table};
+    use super::super::fixtures::{at, ledger, name, record, table};
     use super::*;
     use rand::{RngExt, SeedableRng};
 
@@ -455,9 +505,12 @@ mod tests {
                 2 => drop(table.take_changed(Time(now))),
                 3 => table.ask_to_cancel(&mut ledger, &id),
                 4 => table.explain(&mut ledger, Time(now), &id, "nobody is there"),
-                5 => table.set_pausing_aside(Time(now)),
                 _ => match table.get(&id).map(|job| job.record.state) {
-                    None => table.create(&mut ledger, Time(now), Some(now), record(id.as_str())),
+                    None => {
+                        let not_before_ms = rng.random_range(0..2) * (now as i64 + 5);
+                        let new = JobRecord { not_before_ms, ..record(id.as_str()) };
+                        table.create(&mut ledger, at(now), Some(now), new);
+                    }
                     Some(state) => {
                         let (next, transition) = any(rng.random_range(0..7), rng.random_range(0..3));
                         if state.may_become(next) {
@@ -468,7 +521,8 @@ mod tests {
                 },
             }
             assert_eq!(table.index, Index::of(2, table.iter()), "at {now}");
-            assert!(table.news.fresh.is_subset(&table.index.queued), "at {now}");
+            let is_ready = |id: &JobId| table.get(id).is_some_and(Job::is_ready);
+            assert!(table.news.fresh.iter().all(is_ready), "at {now}");
             let unmarked = |job: &&Job| {
                 !job.is_confirmed(&ledger) && !table.unconfirmed[job.shard].contains(&job.record.id)
             };

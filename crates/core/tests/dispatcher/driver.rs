@@ -22,9 +22,10 @@ pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str)
     text.parse().expect("valid")
 }
 
-/// Chooses whom it was told to choose, once.
+/// Chooses whom it was told to choose, once, or the one it was told to choose for everything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Told {
+    always: Option<WorkerId>,
     choices: BTreeMap<JobId, Result<WorkerId, String>>,
     /// Which jobs it was asked about, and which workers' load it was told.
     pub(crate) asked: Vec<JobId>,
@@ -35,7 +36,10 @@ impl Assign for Told {
     type Facts = (JobId, Result<WorkerId, String>);
 
     fn learn(&mut self, (id, choice): Self::Facts) {
-        self.choices = [(id, choice)].into();
+        match choice {
+            Ok(worker) if id.as_str() == "all" => self.always = Some(worker),
+            choice => self.choices = [(id, choice)].into(),
+        }
     }
 
     fn load(&mut self, worker: &WorkerId, in_flight: Option<usize>) {
@@ -44,7 +48,8 @@ impl Assign for Told {
 
     fn assign(&mut self, job: &JobRecord) -> Result<WorkerId, String> {
         self.asked.push(job.id.clone());
-        self.choices.remove(&job.id).unwrap_or_else(|| Err(job.reason.to_string()))
+        let always = self.always.clone().ok_or_else(|| job.reason.to_string());
+        self.choices.remove(&job.id).unwrap_or(always)
     }
 }
 
@@ -153,7 +158,8 @@ pub(crate) fn config() -> DispatcherConfig {
 pub(crate) fn job(id: &str) -> JobRecord {
     let limits =
         JobLimits { timeout_ms: 2000, ttl_ms: 60_000, deadline_ms: 0, attempts_max: 1, backoff_ms: 100 };
-    JobRecord { payload: Arc::from(*b"x"), ..JobRecord::new(name(id), name("s"), name("k"), limits) }
+    // Each is of its own kind, so that one that waits does not stand for the others.
+    JobRecord { payload: Arc::from(*b"x"), ..JobRecord::new(name(id), name("s"), name(id), limits) }
 }
 
 /// A job as a former leader left it, out at a worker.
@@ -170,7 +176,7 @@ pub(crate) fn entry(attempt: &str, state: EntryState) -> Entry {
         attempt: attempt.parse().expect("a number"),
         epoch: Epoch(1),
         dispatched_at: 0,
-        kind: name("k"),
+        kind: name(id),
         payload: Arc::from(payload),
         timeout_ms: 2000,
         state,
@@ -450,7 +456,7 @@ impl Driver {
         Version::new(&number.to_string())
     }
 
-    fn outcome(&mut self, request: DispatchRequest) -> DispatchAnswer {
+    pub(crate) fn outcome(&mut self, request: DispatchRequest) -> DispatchAnswer {
         match request {
             DispatchRequest::Ledger(part, request) => {
                 DispatchAnswer::Ledger(part, serve(&mut self.ledgers, &mut self.versions, part, request))
@@ -469,13 +475,18 @@ impl Driver {
 
     /// Somebody asks the leader for this.
     pub(crate) fn ask(&mut self, asks: Vec<Ask>) {
+        self.request(|doc, batch| doc.entries.extend(asks.into_iter().map(|ask| Asked { batch, ask })));
+    }
+
+    /// Somebody changes the document of requests.
+    pub(crate) fn request(&mut self, change: impl FnOnce(&mut RequestsDoc, Nonce)) {
         self.is_asked = true;
         self.versions += 1;
         let batch = Nonce { incarnation: LIFE, sequence: self.versions };
         let stored = self.asked.entry(()).or_insert_with(|| (Stored::of(RequestsDoc::default(), 0, LIFE), 0));
         stored.1 = self.versions;
         stored.0.stamp.nonce = batch;
-        stored.0.entries.extend(asks.into_iter().map(|ask| Asked { batch, ask }));
+        change(&mut stored.0, batch);
     }
 
     pub(crate) fn lines(&self) -> Vec<InboxListed> {

@@ -7,7 +7,9 @@ mod judging;
 mod leaving;
 mod ledger;
 pub(crate) mod looks;
+pub(crate) mod queues;
 pub(crate) mod requests;
+pub(crate) mod retries;
 
 use driver::{Driver, acked, assign, cancel, config, entry, inbox, job, out};
 use tenure_core::machine::Input;

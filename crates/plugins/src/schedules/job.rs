@@ -29,11 +29,12 @@ impl JobFacts {
         let payload: Value = serde_json::from_slice(&job.payload).unwrap_or(Value::Null);
         let report = JobReport::from_result(&job.result);
         let due = payload.get("due").and_then(Value::as_u64).or(report.as_ref().map(|report| report.due_ms));
+        let submitted = u64::try_from(job.submitted_ms.max(job.not_before_ms)).ok().filter(|ms| *ms > 0);
         let checks = payload.get("checks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let name =
             |check: &Value| CheckName::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
         JobFacts {
-            due_ms: due.or((job.watermark > 0).then_some(job.watermark)),
+            due_ms: due.or((job.watermark > 0).then_some(job.watermark)).or(submitted),
             needs: needs_of(&job.payload),
             names: checks.iter().filter_map(name).collect(),
             report,

@@ -57,9 +57,8 @@ impl JobRow {
         Ok(rows)
     }
 
-    /// The newest jobs of schedules among these by due time, at most `limit`.
+    /// The newest of these jobs by due time, at most `limit`.
     pub fn newest(mut jobs: Vec<JobRecord>, limit: usize) -> Vec<JobRecord> {
-        jobs.retain(|job| job.kind.as_str() == CHECKS_KIND);
         jobs.sort_by_cached_key(|job| std::cmp::Reverse((JobFacts::of(job).due_ms, job.id.clone())));
         jobs.truncate(limit);
         jobs
@@ -98,12 +97,15 @@ impl JobRow {
         };
         JobInfo {
             id: job.id.to_string(),
-            schedule: job.series.to_string(),
+            schedule: (job.kind.as_str() == CHECKS_KIND).then(|| job.series.to_string()),
+            kind: job.kind.to_string(),
+            queue: job.queue.to_string(),
+            priority: job.priority,
             state: job.state.as_str(),
             open: !job.state.is_final(),
             due: self.facts.due_ms,
             age_ms: self.age_ms(now_ms),
-            attempt: job.attempt.into(),
+            attempt: job.begun().into(),
             attempts: job.limits.attempts_max.into(),
             worker: job.worker.as_ref().map(WorkerId::to_string),
             target: job.target.as_ref().map(WorkerId::to_string),
@@ -124,17 +126,23 @@ impl JobRow {
 pub struct JobInfo {
     /// The job's id.
     pub id: String,
-    /// The schedule that made it.
-    pub schedule: String,
+    /// The schedule that made it, if one did.
+    pub schedule: Option<String>,
+    /// What kind of job it is.
+    pub kind: String,
+    /// The queue it waits in.
+    pub queue: String,
+    /// 0 to 9: higher ones are run first.
+    pub priority: u8,
     /// `queued`, `dispatched`, `running`, `succeeded`, `failed` and so on.
     pub state: &'static str,
     /// It is not over.
     pub open: bool,
-    /// When it was due, in ms since 1970.
+    /// When it was due, in ms since 1970: for a job that was submitted, when that was, or its `notBefore`.
     pub due: Option<u64>,
     /// How long ago that was.
     pub age_ms: Option<u64>,
-    /// The number of the last attempt.
+    /// How many attempts were begun.
     pub attempt: u64,
     /// Most attempts.
     pub attempts: u64,

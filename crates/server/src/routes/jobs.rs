@@ -9,10 +9,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tenure::id::{JobId, WorkerId};
 use tenure::job::{JobOutcome, JobSpec, Submitted};
 use utoipa::ToSchema;
+
+/// Any time after this is too late as well, and adding it to another overflows nothing: the year 9999.
+const NOT_BEFORE_MAX_MS: u64 = 253_402_300_799_000;
 
 /// The longest wait for a job.
 const WAIT_MAX_MS: u64 = 30_000;
@@ -39,6 +42,14 @@ pub(crate) struct NewJob {
     /// Workers say which kinds they run.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
     kind: String,
+    /// The queue it waits in. Default: `default`.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    queue: Option<String>,
+    /// 0 to 9: higher ones are run first. Default: 5.
+    #[schema(maximum = 9)]
+    priority: Option<u8>,
+    /// It is not run before this time, in ms since 1970, at most a year from now. Default: at once.
+    not_before: Option<u64>,
     /// Input for whoever runs it, at most 16 KiB as JSON.
     #[serde(default)]
     #[schema(value_type = Object)]
@@ -47,7 +58,7 @@ pub(crate) struct NewJob {
     worker: Option<String>,
     /// How long one attempt may take. Default: 60,000.
     timeout_ms: Option<u64>,
-    /// How long it may wait for a worker. Default: 600,000.
+    /// How long it may wait for a worker. Default: for ever.
     ttl_ms: Option<u64>,
     /// How often it may be started. Default: 3.
     attempts: Option<u32>,
@@ -67,7 +78,18 @@ impl NewJob {
         if let Some(worker) = self.worker {
             spec = spec.worker(worker);
         }
+        if let Some(queue) = self.queue {
+            spec = spec.queue(queue);
+        }
         let ms = Duration::from_millis;
+        let moment = |since_1970| SystemTime::UNIX_EPOCH + ms(since_1970);
+        spec = self.priority.into_iter().fold(spec, JobSpec::priority);
+        spec = self
+            .not_before
+            .map(|time| time.min(NOT_BEFORE_MAX_MS))
+            .map(moment)
+            .into_iter()
+            .fold(spec, JobSpec::not_before);
         spec = self.timeout_ms.map(ms).into_iter().fold(spec, JobSpec::timeout);
         spec = self.ttl_ms.map(ms).into_iter().fold(spec, JobSpec::ttl);
         spec = self.backoff_ms.map(ms).into_iter().fold(spec, JobSpec::backoff);

@@ -272,7 +272,7 @@ pub(crate) struct Jobs<'a> {
     unreadable: &'a [String],
 }
 
-/// The newest thousand jobs, as `tenure jobs --json` has them; some seconds old
+/// The newest thousand jobs, as `tenure job ls --json` has them; some seconds old
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "schedules", params(JobsQuery),
     responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = Jobs<'_>)),
@@ -291,7 +291,7 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
     }
     let found = state.store_reads.jobs().await?;
     let fits = |row: &&JobInfo| {
-        schedule.as_ref().is_none_or(|schedule| row.schedule == schedule.as_str())
+        schedule.as_ref().is_none_or(|schedule| row.schedule.as_deref() == Some(schedule.as_str()))
             && wanted.is_none_or(|wanted| row.state == wanted.as_str())
             && (!query.open || row.open)
     };

@@ -16,6 +16,9 @@ use tenure_core::{JobId, SeriesId, WorkerId};
 /// Most requests per second that a leader makes for jobs.
 const RATE_MAX: u64 = 60;
 
+/// The queue that has a limit.
+pub(crate) const LIMITED: &str = "mail";
+
 /// An attempt at a job.
 type Attempt = (JobId, u32);
 
@@ -40,6 +43,8 @@ pub(crate) struct JobChecks {
     /// How many jobs of a schedule may be open.
     pub(crate) open_max: BTreeMap<SeriesId, u64>,
     pub(crate) attempts_max: u32,
+    /// How many jobs of the limited queue may run at once.
+    pub(crate) concurrency: Option<u32>,
     /// How much longer than its timeout a leader waits for a run.
     pub(crate) margin_ms: u64,
     /// The ledger as it is on the store.
@@ -95,6 +100,23 @@ impl JobChecks {
         if begun > self.attempts_max as usize {
             let most = self.attempts_max;
             self.say(name::JOB_ATTEMPTS, format!("{id} is begun {begun} times, {most} are allowed"));
+        }
+    }
+
+    /// These are running now, on these workers, since these times.
+    pub(crate) fn running(&mut self, now: u64, runs: impl Iterator<Item = (WorkerId, Attempt, u64)>) {
+        let Some(most) = self.concurrency else { return };
+        let counts = |(worker, (id, attempt), since): &(WorkerId, Attempt, u64)| {
+            let Some(record) = self.records.get(id) else { return false };
+            let current = record.state.is_out() && record.attempt == *attempt;
+            let is_gone = self.absent.iter().any(|(_, absent)| absent == worker);
+            current && record.queue.as_str() == LIMITED && !is_gone && now < since + record.limits.timeout_ms
+        };
+        let counted: Vec<String> =
+            runs.filter(counts).map(|(worker, (id, _), _)| format!("{id} on {worker}")).collect();
+        if counted.len() > most as usize {
+            let what = format!("{} run at once, {most} may: {}", counted.len(), counted.join(", "));
+            self.say(name::JOB_CONCURRENCY, what);
         }
     }
 

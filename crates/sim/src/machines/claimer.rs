@@ -22,8 +22,8 @@ type Job = (JobId, u32);
 /// A worker's claimer, as long as the worker has its id.
 pub(crate) struct JobRuns {
     part: Part<Claimer>,
-    /// What is running, and the number that identifies the end of each run.
-    running: BTreeMap<Job, u64>,
+    /// What is running, the number that identifies the end of each run, and since when.
+    running: BTreeMap<Job, (u64, u64)>,
     /// On a computer of its own: what it knows about leaders.
     fence: FenceState,
 }
@@ -73,15 +73,16 @@ impl Played for Claimer {
                 world.work_done.runs += 1;
                 let life = Incarnation(world.life(who));
                 world.job_checks.ran(&id, attempt, life);
-                world.report_jobs();
                 world.begin_run(who, (id, attempt));
+                world.check_queues();
+                world.report_jobs();
             }
             ClaimerOutput::Cancel { id, attempt, dropped } => {
                 let Some(jobs) = world.jobs_mut(who) else { return };
                 let job = (id, attempt);
                 if dropped {
                     jobs.running.remove(&job);
-                } else if let Some(token) = jobs.running.get(&job).copied() {
+                } else if let Some((token, _)) = jobs.running.get(&job).copied() {
                     // It stops a moment after it is asked to.
                     let ended = Run::JobEnded { job, token, kind: OutcomeKind::Cancelled };
                     world.run_later(now + 20, who, ended);
@@ -120,6 +121,15 @@ impl World {
         self.feed::<Claimer>(who, Input::Wake);
     }
 
+    fn check_queues(&mut self) {
+        let World { workers, job_checks, now, .. } = self;
+        let runs = workers.iter().filter_map(|worker| Some((&worker.id, worker.jobs.as_ref()?)));
+        let runs = runs.flat_map(|(id, jobs)| {
+            jobs.running.iter().map(|(job, (_, since))| (id.clone(), job.clone(), *since))
+        });
+        job_checks.running(*now, runs);
+    }
+
     fn begin_run(&mut self, who: Who, job: Job) {
         let token = self.new_life();
         let fails = self.mix.has(FaultKind::JobFails);
@@ -135,15 +145,16 @@ impl World {
         if kind != OutcomeKind::Succeeded || longest > 3000 {
             self.strike(FaultKind::JobFails, who);
         }
+        let now = self.now;
         if let Some(jobs) = self.jobs_mut(who) {
-            jobs.running.insert(job.clone(), token);
+            jobs.running.insert(job.clone(), (token, now));
             self.run_later(at, who, Run::JobEnded { job, token, kind });
         }
     }
 
     pub(crate) fn job_ended(&mut self, who: Who, job: Job, token: u64, kind: OutcomeKind) {
         let Some(jobs) = self.jobs_mut(who) else { return };
-        if jobs.running.get(&job) == Some(&token) {
+        if jobs.running.get(&job).is_some_and(|(current, _)| *current == token) {
             jobs.running.remove(&job);
             let (id, attempt) = job;
             let result = Arc::from(format!("{id}/{attempt}").as_bytes());

@@ -1,5 +1,6 @@
 //! The leader's work: which processes, jobs and schedules there are, and what must have become of them in the end.
 
+use crate::checks::jobs::LIMITED;
 use crate::checks::name;
 use crate::computer::WALL_MS;
 use crate::fault::FaultKind;
@@ -9,11 +10,14 @@ use crate::machines::registration::Worker;
 use crate::machines::scheduler::Round;
 use crate::network::LATE_MAX_MS;
 use crate::shell::Who;
+use crate::store::{Key, Value};
 use crate::world::World;
 use rand::RngExt;
+use std::sync::Arc;
+use tenure_core::document::Stamp;
 use tenure_core::{
     ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, Incarnation, Interval, JobLimits, Misfire,
-    ProcessConfig, Restart, ScheduleTerms, SupervisionConfig,
+    Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart, ScheduleTerms, SupervisionConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
 
@@ -176,6 +180,20 @@ pub(crate) fn draw(world: &mut World) {
         workload.rounds.push(Round { id, interval, terms });
     }
     (world.job_checks.attempts_max, world.job_checks.margin_ms) = (workload.limits.attempts_max, margin_ms);
+    let most = rng.random_range(1..=2);
+    world.job_checks.concurrency = Some(most);
+    let settings = QueueSettings { concurrency: Some(most), paused: false };
+    let doc = RequestsDoc { queues: [(limited(), settings)].into(), ..RequestsDoc::default() };
+    let stamp = Stamp {
+        epoch: Epoch(0),
+        owner: Incarnation(0),
+        nonce: Nonce { incarnation: Incarnation(0), sequence: 0 },
+    };
+    world.store.put(0, Key::Requests, Arc::new(Value::Requests(stamp, doc)), false);
+}
+
+fn limited() -> QueueName {
+    QueueName::new(LIMITED).expect("a valid name")
 }
 
 /// Submits a job, to the leader or from any node, or cancels one.
@@ -185,7 +203,11 @@ pub(crate) fn demand(world: &mut World) {
         world.workload.asked += 1;
         let name = format!("ask-{}", world.workload.asked);
         let series = SeriesId::new(&name).expect("a valid id");
-        let record = job(&name, &series, 0, world.workload.limits.clone());
+        let mut record = job(&name, &series, 0, world.workload.limits.clone());
+        record.priority = world.rng.random_range(0..=9);
+        if world.rng.random_bool(0.6) {
+            record.queue = limited();
+        }
         return world.submit_from(node, record);
     }
     let open = world.nodes.iter().enumerate().filter(|(_, node)| node.dispatch.is_some());

@@ -4,6 +4,7 @@
 mod tests;
 
 use super::blob::Blob;
+use super::submitted::SubmittedDocument;
 use crate::documents::Codec;
 use crate::wire::{Envelope, Unreadable, id, incarnation, parse, to_bytes, told};
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobLimits,
-    JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, WorkerId,
+    Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobRecord,
+    JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, WorkerId,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -27,7 +28,7 @@ const FOREIGN_MAX_BYTES: usize = 8 * 1024;
 pub(super) const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// Largest attempt number in our documents.
-const ATTEMPT_MAX: u32 = u32::MAX / 2;
+pub(super) const ATTEMPT_MAX: u32 = u32::MAX / 2;
 
 /// Most entries in an inbox that we read; an object with more is not ours.
 const ENTRIES_READ_MAX: usize = 1024;
@@ -47,22 +48,8 @@ struct LedgerDocument {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct JobDocument {
-    id: String,
-    series: String,
-    #[serde(default)]
-    watermark: u64,
-    kind: String,
-    #[serde(default)]
-    payload: Blob,
-    timeout: u64,
-    ttl: u64,
-    #[serde(default)]
-    deadline: u64,
-    attempts: u32,
-    #[serde(default)]
-    backoff: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    target: Option<String>,
+    #[serde(flatten)]
+    submitted: SubmittedDocument,
     state: String,
     #[serde(default)]
     attempt: u32,
@@ -193,7 +180,7 @@ fn ledger(document: LedgerDocument) -> Result<(Stamp, LedgerDoc, Carried), Strin
     let mut carried = Carried { extra: document.extra, ..Carried::default() };
     let (mut jobs, mut seen) = (Vec::new(), BTreeSet::new());
     for row in document.jobs {
-        let (name, extra) = (row.id.clone(), row.extra.clone());
+        let (name, extra) = (row.submitted.id.clone(), row.extra.clone());
         let job = job_record(row).map_err(|detail| format!("job {name:?}: {detail}"))?;
         if !seen.insert(job.id.clone()) {
             return Err(format!("job {name:?} is listed twice"));
@@ -213,17 +200,7 @@ fn job_document(job: &JobRecord, carried: &Carried) -> JobDocument {
         outcome: late.kind.as_str().to_owned(),
     };
     JobDocument {
-        id: job.id.to_string(),
-        series: job.series.to_string(),
-        watermark: job.watermark,
-        kind: job.kind.to_string(),
-        payload: Blob(Arc::clone(&job.payload)),
-        timeout: job.limits.timeout_ms,
-        ttl: job.limits.ttl_ms,
-        deadline: job.limits.deadline_ms,
-        attempts: job.limits.attempts_max,
-        backoff: job.limits.backoff_ms,
-        target: job.target.as_ref().map(ToString::to_string),
+        submitted: SubmittedDocument::of(job),
         state: job.state.as_str().to_owned(),
         attempt: job.attempt,
         unbegun: job.unbegun,
@@ -251,19 +228,6 @@ fn job_record(row: JobDocument) -> Result<JobRecord, String> {
         return Err(format!("`worker` is missing, though the state is {}", state.as_str()));
     }
     Ok(JobRecord {
-        id: id("id", &row.id)?,
-        series: id("series", &row.series)?,
-        watermark: row.watermark,
-        kind: id("kind", &row.kind)?,
-        payload: bytes("payload", row.payload, JOB_PAYLOAD_MAX_BYTES)?,
-        limits: JobLimits {
-            timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,
-            ttl_ms: bounded("ttl", row.ttl, NUMBER_MAX)?,
-            deadline_ms: bounded("deadline", row.deadline, NUMBER_MAX)?,
-            attempts_max: row.attempts,
-            backoff_ms: bounded("backoff", row.backoff, NUMBER_MAX)?,
-        },
-        target: row.target.map(|target| id("target", &target)).transpose()?,
         state,
         attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
         unbegun: bounded("unbegun", row.unbegun, ATTEMPT_MAX)?,
@@ -274,6 +238,7 @@ fn job_record(row: JobDocument) -> Result<JobRecord, String> {
         reason: Arc::from(told(&row.reason)),
         result: bytes("result", row.result, JOB_RESULT_MAX_BYTES)?,
         late,
+        ..row.submitted.read()?
     })
 }
 

@@ -1,16 +1,19 @@
 //! `jobs/requests.json`: what is asked of the leader.
 
-use super::blob::Blob;
-use super::documents::{NUMBER_MAX, bounded, bytes};
+use super::documents::{ATTEMPT_MAX, NUMBER_MAX, bounded};
+use super::submitted::SubmittedDocument;
 use crate::documents::Codec;
 use crate::error::{Error, found};
 use crate::keys::Keys;
 use crate::wire::{Envelope, Unreadable, id, nonce, nonce_text, parse, to_bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::document::Stamp;
-use tenure_core::{Ask, Asked, JOB_PAYLOAD_MAX_BYTES, JobId, JobLimits, JobRecord, Namespace, RequestsDoc};
+use tenure_core::{
+    Ask, Asked, JOB_QUEUES_MAX, JobId, JobRecord, Namespace, QueueName, QueueSettings, RequestsDoc,
+};
 use tenure_store::{BODY_MAX_BYTES, Lanes};
 
 /// Most entries that we read; an object with more is not ours.
@@ -30,6 +33,8 @@ struct RequestsDocument {
     taken: Vec<String>,
     #[serde(default)]
     changes: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    queues: BTreeMap<String, QueueDocument>,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -42,27 +47,49 @@ struct AskedDocument {
     submit: Option<SubmitDocument>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cancel: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry: Option<RetryDocument>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    remove: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
+struct RetryDocument {
+    job: SubmitDocument,
+    attempt: u32,
+    unbegun: u32,
+}
+
+#[derive(Serialize, Deserialize)]
 struct SubmitDocument {
-    id: String,
-    series: String,
-    #[serde(default)]
-    watermark: u64,
-    kind: String,
-    #[serde(default)]
-    payload: Blob,
-    timeout: u64,
-    ttl: u64,
-    #[serde(default)]
-    deadline: u64,
-    attempts: u32,
-    #[serde(default)]
-    backoff: u64,
+    #[serde(flatten)]
+    job: SubmittedDocument,
+    /// Fields of a newer version: nobody can tell what becomes of the job without them.
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+impl SubmitDocument {
+    fn of(job: &JobRecord) -> SubmitDocument {
+        SubmitDocument { job: SubmittedDocument::of(job), unknown: Map::new() }
+    }
+
+    fn read(self) -> Result<JobRecord, String> {
+        match self.unknown.keys().next() {
+            None => self.job.read(),
+            Some(field) => Err(format!("`{field}` is not known to this version")),
+        }
+    }
+}
+
+/// What is set for a queue.
+#[derive(Serialize, Deserialize)]
+struct QueueDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    target: Option<String>,
+    concurrency: Option<u32>,
+    #[serde(default)]
+    paused: bool,
 }
 
 /// What a rewrite carries along without understanding it: fields, and entries that a newer version knows.
@@ -76,23 +103,27 @@ pub(crate) struct Kept {
 pub(crate) struct RequestsCodec;
 
 impl RequestsCodec {
+    /// What is asked of the leader now; `None` if nothing ever was.
+    pub(super) async fn read_from(
+        lanes: &Lanes,
+        namespace: &Namespace,
+    ) -> Result<Option<RequestsDoc>, Error> {
+        let key = Keys::global(namespace).requests();
+        let Some(object) = found(lanes.bulk.get(&key, None).await)? else { return Ok(None) };
+        let read = RequestsCodec.read(&object.body);
+        read.map(|(_, doc, _)| Some(doc)).map_err(|unreadable| Error::unreadable(&key, unreadable.detail))
+    }
+
     /// A job that waits for the leader to take it up.
     pub(super) async fn waiting(
         lanes: &Lanes,
         namespace: &Namespace,
         id: &JobId,
     ) -> Result<Option<JobRecord>, Error> {
-        let key = Keys::global(namespace).requests();
-        let Some(object) = found(lanes.bulk.get(&key, None).await)? else { return Ok(None) };
-        let read = RequestsCodec.read(&object.body);
-        let (_, doc, _) = read.map_err(|unreadable| Error::unreadable(&key, unreadable.detail))?;
+        let doc = RequestsCodec::read_from(lanes, namespace).await?.unwrap_or_default();
         let reason: Arc<str> = Arc::from("the leader has not taken it up yet, or nobody leads");
-        Ok(doc.entries.into_iter().find_map(|asked| match asked.ask {
-            Ask::Submit(record) if record.id == *id => {
-                Some(JobRecord { reason: Arc::clone(&reason), ..record })
-            }
-            Ask::Submit(_) | Ask::Cancel(_) => None,
-        }))
+        let waiting = doc.submissions().find(|record| record.id == *id);
+        Ok(waiting.map(|record| JobRecord { reason, ..record.clone() }))
     }
 }
 
@@ -110,6 +141,7 @@ impl Codec for RequestsCodec {
             entries: rows.chain(kept.foreign.iter().cloned()).collect(),
             taken: doc.taken.iter().map(|batch| nonce_text(*batch)).collect(),
             changes: doc.changes,
+            queues: doc.queues.iter().map(queue_document).collect(),
             extra: kept.extra.clone(),
         };
         to_bytes(&document)
@@ -145,56 +177,52 @@ fn requests(document: RequestsDocument) -> Result<(Stamp, RequestsDoc, Kept), St
     let taken = document.taken.iter().map(|batch| nonce(batch).ok_or("`taken` has something else"));
     let taken = taken.collect::<Result<Vec<_>, &str>>()?;
     let changes = bounded("changes", document.changes, NUMBER_MAX)?;
-    Ok((stamp, RequestsDoc { entries, taken, changes }, kept))
+    bounded("queues", document.queues.len(), JOB_QUEUES_MAX)?;
+    let queues = document.queues.iter().map(|(name, set)| {
+        let settings = QueueSettings { concurrency: set.concurrency, paused: set.paused };
+        Ok((id("queues", name)?, settings))
+    });
+    let queues = queues.collect::<Result<_, String>>()?;
+    Ok((stamp, RequestsDoc { entries, taken, changes, queues }, kept))
+}
+
+fn queue_document((name, settings): (&QueueName, &QueueSettings)) -> (String, QueueDocument) {
+    let QueueSettings { concurrency, paused } = *settings;
+    (name.to_string(), QueueDocument { concurrency, paused })
 }
 
 fn asked_document(asked: &Asked) -> AskedDocument {
-    let (submit, cancel) = match &asked.ask {
-        Ask::Submit(record) => (Some(submit_document(record)), None),
-        Ask::Cancel(id) => (None, Some(id.to_string())),
+    let mut row = AskedDocument {
+        batch: nonce_text(asked.batch),
+        submit: None,
+        cancel: None,
+        retry: None,
+        remove: None,
     };
-    AskedDocument { batch: nonce_text(asked.batch), submit, cancel }
+    match &asked.ask {
+        Ask::Submit(job) => row.submit = Some(SubmitDocument::of(job)),
+        Ask::Cancel(id) => row.cancel = Some(id.to_string()),
+        Ask::Retry(job) => {
+            let (attempt, unbegun) = (job.attempt, job.unbegun);
+            row.retry = Some(RetryDocument { job: SubmitDocument::of(job), attempt, unbegun });
+        }
+        Ask::Remove(id) => row.remove = Some(id.to_string()),
+    }
+    row
 }
 
 fn asked(row: AskedDocument) -> Result<Asked, String> {
     let batch = nonce(&row.batch).ok_or("`batch` must be 16 hex digits, a dash and a number")?;
-    let ask = match (row.submit, row.cancel) {
-        (Some(submit), None) => Ask::Submit(job_record(submit)?),
-        (None, Some(job)) => Ask::Cancel(id("cancel", &job)?),
-        (Some(_), Some(_)) | (None, None) => return Err("neither `submit` nor `cancel`".to_owned()),
+    let ask = match (row.submit, row.cancel, row.retry, row.remove) {
+        (Some(submit), None, None, None) => Ask::Submit(submit.read()?),
+        (None, Some(job), None, None) => Ask::Cancel(id("cancel", &job)?),
+        (None, None, Some(retry), None) => {
+            let attempt = bounded("attempt", retry.attempt, ATTEMPT_MAX)?;
+            let unbegun = bounded("unbegun", retry.unbegun, ATTEMPT_MAX)?;
+            Ask::Retry(JobRecord { attempt, unbegun, ..retry.job.read()? })
+        }
+        (None, None, None, Some(job)) => Ask::Remove(id("remove", &job)?),
+        _ => return Err("it is not one of the requests that this version knows".to_owned()),
     };
     Ok(Asked { batch, ask })
-}
-
-fn submit_document(job: &JobRecord) -> SubmitDocument {
-    SubmitDocument {
-        id: job.id.to_string(),
-        series: job.series.to_string(),
-        watermark: job.watermark,
-        kind: job.kind.to_string(),
-        payload: Blob(Arc::clone(&job.payload)),
-        timeout: job.limits.timeout_ms,
-        ttl: job.limits.ttl_ms,
-        deadline: job.limits.deadline_ms,
-        attempts: job.limits.attempts_max,
-        backoff: job.limits.backoff_ms,
-        target: job.target.as_ref().map(ToString::to_string),
-    }
-}
-
-fn job_record(row: SubmitDocument) -> Result<JobRecord, String> {
-    let limits = JobLimits {
-        timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,
-        ttl_ms: bounded("ttl", row.ttl, NUMBER_MAX)?,
-        deadline_ms: bounded("deadline", row.deadline, NUMBER_MAX)?,
-        attempts_max: row.attempts,
-        backoff_ms: bounded("backoff", row.backoff, NUMBER_MAX)?,
-    };
-    let new = JobRecord::new(id("id", &row.id)?, id("series", &row.series)?, id("kind", &row.kind)?, limits);
-    Ok(JobRecord {
-        watermark: row.watermark,
-        payload: bytes("payload", row.payload, JOB_PAYLOAD_MAX_BYTES)?,
-        target: row.target.map(|target| id("target", &target)).transpose()?,
-        ..new
-    })
 }

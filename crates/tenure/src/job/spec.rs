@@ -5,15 +5,21 @@ use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tenure_core::IdError;
-use tenure_core::{JOB_PAYLOAD_MAX_BYTES, JobLimits, JobRecord};
+use tenure_core::{JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JobLimits, JobRecord, Needs};
 
 /// Longest time that a job may specify.
-const TIME_MAX_MS: u64 = 24 * 3600 * 1000;
+const TIME_MAX_MS: u64 = 30 * 24 * 3600 * 1000;
+
+/// Latest time before which a job may ask not to be run, from now.
+const NOT_BEFORE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Most capabilities that a job may need.
+const CAPABILITIES_MAX: usize = 32;
 
 /// Most attempts that a job may have.
-const ATTEMPTS_MAX: u32 = 100;
+pub(super) const ATTEMPTS_MAX: u32 = 100;
 
 /// A job to submit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,8 +31,12 @@ pub struct JobSpec {
     kind: String,
     payload: Vec<u8>,
     worker: Option<String>,
+    needs: Needs,
+    queue: Option<String>,
+    priority: u8,
+    not_before: Option<SystemTime>,
     timeout: Duration,
-    ttl: Duration,
+    ttl: Option<Duration>,
     deadline: Option<Duration>,
     attempts: u32,
     backoff: Duration,
@@ -50,8 +60,12 @@ impl JobSpec {
             kind: kind.into(),
             payload: Vec::new(),
             worker: None,
+            needs: Needs::default(),
+            queue: None,
+            priority: JOB_PRIORITY,
+            not_before: None,
             timeout: Duration::from_secs(60),
-            ttl: Duration::from_secs(600),
+            ttl: None,
             deadline: None,
             attempts: 3,
             backoff: Duration::from_secs(1),
@@ -96,15 +110,39 @@ impl JobSpec {
         self
     }
 
+    /// What the worker must have. Default: nothing.
+    pub fn needs(mut self, needs: Needs) -> JobSpec {
+        self.needs = needs;
+        self
+    }
+
+    /// The queue it waits in; the first job that names a queue makes it. Default: `default`.
+    pub fn queue(mut self, queue: impl Into<String>) -> JobSpec {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// 0 to 9: of the jobs that wait, those with a higher one are first, and among equals the older ones. Default: 5.
+    pub fn priority(mut self, priority: u8) -> JobSpec {
+        self.priority = priority;
+        self
+    }
+
+    /// It is not run before this time, by the leader's clock; at most a year from now. Default: at once.
+    pub fn not_before(mut self, time: SystemTime) -> JobSpec {
+        self.not_before = Some(time);
+        self
+    }
+
     /// How long one attempt may run, by the worker's clock. Default: 1 min.
     pub fn timeout(mut self, timeout: Duration) -> JobSpec {
         self.timeout = timeout;
         self
     }
 
-    /// How long it may wait for a worker to claim it. Default: 10 min.
+    /// How long it may wait for a worker to claim it. Default: no limit.
     pub fn ttl(mut self, ttl: Duration) -> JobSpec {
-        self.ttl = ttl;
+        self.ttl = Some(ttl);
         self
     }
 
@@ -134,7 +172,7 @@ impl JobSpec {
     pub(crate) fn check(&self) -> Result<JobRecord, Error> {
         let ms = |field: &'static str, time: Duration, least: u64| {
             let ms = millis(time);
-            let rule = "must be at least 1 ms (a backoff may be 0) and at most a day";
+            let rule = "must be at least 1 ms (a backoff may be 0) and at most 30 days";
             match (least..=TIME_MAX_MS).contains(&ms) {
                 true => Ok(ms),
                 false => Err(invalid(field, format_args!("{ms} ms"), rule)),
@@ -143,6 +181,13 @@ impl JobSpec {
         if self.payload.len() > JOB_PAYLOAD_MAX_BYTES {
             let value = format_args!("{} bytes", self.payload.len());
             return Err(invalid("payload", value, "must be at most 16384 bytes"));
+        }
+        if self.needs.capabilities.len() > CAPABILITIES_MAX {
+            let count = self.needs.capabilities.len();
+            return Err(invalid("capabilities", count, "may name at most 32"));
+        }
+        if self.priority > JOB_PRIORITY_MAX {
+            return Err(invalid("priority", self.priority, "must be 0 to 9"));
         }
         if !(1..=ATTEMPTS_MAX).contains(&self.attempts) {
             return Err(invalid("attempts", self.attempts, "must be 1 to 100"));
@@ -153,15 +198,31 @@ impl JobSpec {
         let kind = id("kind", &self.kind)?;
         let limits = JobLimits {
             timeout_ms: ms("timeout", self.timeout, 1)?,
-            ttl_ms: ms("ttl", self.ttl, 1)?,
+            ttl_ms: self.ttl.map_or(Ok(0), |ttl| ms("ttl", ttl, 1))?,
             deadline_ms: self.deadline.map_or(Ok(0), |deadline| ms("deadline", deadline, 1))?,
             attempts_max: self.attempts,
             backoff_ms: ms("backoff", self.backoff, 0)?,
         };
         let target = self.worker.as_ref().map(|worker| id("worker", worker)).transpose()?;
-        let payload = Arc::from(self.payload.as_slice());
-        let new = JobRecord::new(job, series, kind, limits);
-        Ok(JobRecord { watermark: self.watermark, payload, target, ..new })
+        let queue = self.queue.as_ref().map(|queue| id("queue", queue)).transpose()?;
+        let since_1970 = |time: SystemTime| {
+            time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| millis(since) as i64)
+        };
+        let now = SystemTime::now();
+        if self.not_before.is_some_and(|time| time > now + NOT_BEFORE_MAX) {
+            return Err(invalid("notBefore", "later", "must be within a year"));
+        }
+        Ok(JobRecord {
+            watermark: self.watermark,
+            payload: Arc::from(self.payload.as_slice()),
+            target,
+            needs: self.needs.clone(),
+            queue: queue.unwrap_or_default(),
+            priority: self.priority,
+            submitted_ms: since_1970(now),
+            not_before_ms: self.not_before.map_or(0, since_1970),
+            ..JobRecord::new(job, series, kind, limits)
+        })
     }
 }
 

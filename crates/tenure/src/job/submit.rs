@@ -2,7 +2,7 @@
 
 use super::documents::LedgerCodec;
 use super::requests::RequestsCodec;
-use super::spec::JobSpec;
+use super::spec::{ATTEMPTS_MAX, JobSpec};
 use super::{Jobs, SHARDS, Submitted};
 use crate::clock::millis;
 use crate::documents::DocumentClient;
@@ -146,6 +146,34 @@ impl Jobs {
     /// the request is on the store.
     pub async fn cancel(&self, id: &JobId) -> Result<(), Error> {
         self.ask(vec![Ask::Cancel(id.clone())]).await.map(drop)
+    }
+
+    /// Asks the leader to try a job again that ended without success, as [`JobList::find`](super::JobList::find) found it: it gets so
+    /// many attempts more. It does not matter whether the ledger or only the archive still has it. Completes once the request is
+    /// on the store.
+    ///
+    /// A job with a watermark, such as a schedule's, is not tried again; nor is one that is open, or done.
+    pub async fn retry(&self, job: &JobRecord, attempts: u32) -> Result<(), Error> {
+        let refused = |rule: &str| Error::new(ErrorKind::Invalid, format_args!("job {} {rule}", job.id));
+        if !(1..=ATTEMPTS_MAX).contains(&attempts) {
+            return Err(refused(&format!("gets {attempts} attempts more: it must be 1 to {ATTEMPTS_MAX}")));
+        }
+        if !job.state.is_undone() {
+            let state = job.state.as_str();
+            return Err(refused(&format!("is {state}: only one that ended without success is tried again")));
+        }
+        if !job.may_be_retried() {
+            return Err(refused("is one of a series: the next one of the series does its work"));
+        }
+        let mut again = job.clone();
+        again.limits.attempts_max = job.begun().saturating_add(attempts);
+        self.ask(vec![Ask::Retry(again)]).await.map(drop)
+    }
+
+    /// Asks the leader to take a job that is over out of the ledger now. The archive keeps it for a while. Completes once the
+    /// request is on the store.
+    pub async fn remove(&self, id: &JobId) -> Result<(), Error> {
+        self.ask(vec![Ask::Remove(id.clone())]).await.map(drop)
     }
 
     /// The jobs that waited to be taken up already.

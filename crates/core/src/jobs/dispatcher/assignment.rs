@@ -2,53 +2,96 @@
 
 use super::super::assign::Assign;
 use super::super::lifecycle::refusal;
-use super::super::model::JOB_PAYLOAD_MAX_BYTES;
-use super::super::table::Transition;
+use super::super::model::{JOB_PAYLOAD_MAX_BYTES, JobRecord};
+use super::super::table::{Class, Place, Transition};
 use super::Dispatcher;
-use crate::id::{JobId, WorkerId};
+use crate::id::{JobId, QueueName};
+use crate::mutants::Mutant;
 use crate::time::Time;
-
-/// Most failed retries in one pass; the next pass begins where this one ended. With thousands of waiting jobs and a
-/// thousand workers, every small change would otherwise cost a million comparisons.
-const RETRIES_MAX: usize = 256;
+use std::collections::BTreeMap;
 
 impl<A: Assign> Dispatcher<A> {
-    /// Gives a worker to the jobs that wait for one, or a reason why there is none. Jobs that already have a reason are tried
-    /// again only when something has happened, not too often, and not all at once.
+    /// Gives workers to the jobs that wait for one: higher priorities first, then older ones. A job that there is no worker for
+    /// stands for all others of its class; they are told why they wait.
     pub(super) fn assign_waiting(&mut self, now: Time) {
-        let all = self.table.news.retry && now >= self.retry_at;
-        let waiting = self.table.waiting(now, all);
-        let mut waiting: Vec<JobId> = waiting.map(|job| job.record().id.clone()).collect();
-        self.table.set_pausing_aside(now);
-        if all {
-            self.table.news.retry = false;
-            self.retry_at = now + self.config.fast_ms / 2;
-            if let Some(tried) = self.tried.take() {
-                let first = waiting.partition_point(|id| *id <= tried);
-                waiting.rotate_left(first);
+        if !self.table.news.retry || now < self.retry_at {
+            return;
+        }
+        self.table.news.retry = false;
+        let mut fresh: BTreeMap<Class, Vec<JobId>> = BTreeMap::new();
+        for id in std::mem::take(&mut self.table.news.fresh) {
+            if let Some(job) = self.table.get(&id) {
+                fresh.entry(Class::of(job.record())).or_default().push(id);
             }
         }
+        let first = |(class, places): (&Class, &std::collections::BTreeSet<Place>)| {
+            places.first().map(|place| (place.clone(), class.clone()))
+        };
+        let mut heads: BTreeMap<Place, Class> = self.table.waiting().iter().filter_map(first).collect();
         let mut vain = 0;
-        for id in waiting {
-            if all && vain >= RETRIES_MAX {
-                // The others get their turn in the next pass.
-                (self.tried, self.table.news.retry) = (Some(id), true);
-                return;
-            }
-            self.tell_loads();
-            let Some(job) = self.table.get(&id) else { continue };
-            let chosen = match &job.record().target {
-                Some(target) => Ok(target.clone()),
-                None => self.assign.assign(job.record()),
-            };
-            match chosen {
-                Ok(worker) => self.dispatch(now, &id, &worker),
+        while let Some((place, class)) = heads.pop_first() {
+            match self.assign_one(now, &place.2, &class) {
+                Ok(()) => heads.extend(self.table.waiting().get_key_value(&class).and_then(first)),
                 Err(reason) => {
                     vain += 1;
-                    self.table.explain(&mut self.ledger, now, &id, &reason);
+                    self.explain(now, class, &reason, &mut fresh);
                 }
             }
         }
+        let waiting = self.table.waiting();
+        self.reasons.retain(|class, _| waiting.contains_key(class));
+        // Many classes and many workers take their time to compare.
+        self.retry_at = now + (vain / 8).min(self.config.fast_ms / 2);
+    }
+
+    fn assign_one(&mut self, now: Time, id: &JobId, class: &Class) -> Result<(), String> {
+        self.queue_has_room(&class.queue)?;
+        self.tell_loads();
+        let Some(job) = self.table.get(id) else { return Ok(()) };
+        let worker = match &class.target {
+            Some(target) => target.clone(),
+            None => self.assign.assign(job.record())?,
+        };
+        let has_room = || self.has_room(&worker, job.record().payload.len());
+        match refusal(&worker, &self.workers, self.inboxes.get(&worker), has_room) {
+            Some(reason) => Err(reason),
+            None => {
+                self.change(now, id, Transition::Dispatch(worker.clone()));
+                self.inboxes.create(&worker);
+                Ok(())
+            }
+        }
+    }
+
+    /// The reason if nothing more of this queue may be given to a worker.
+    fn queue_has_room(&self, queue: &QueueName) -> Result<(), String> {
+        let Some(settings) = self.asked.settings(queue) else {
+            return Err("the settings of its queue cannot be read".to_owned());
+        };
+        let mut out = self.table.index().out_of.get(queue).copied().unwrap_or(0);
+        if Mutant::JobQueueUncounted.on() {
+            let own = |record: &&JobRecord| record.state.is_out() && record.epoch == self.config.epoch;
+            out = self.jobs().filter(own).filter(|record| record.queue == *queue).count() as u32;
+        }
+        match settings.concurrency {
+            _ if settings.paused => Err(format!("queue {queue} is paused")),
+            Some(most) if out >= most => Err(format!("queue {queue} runs no more than {most} at once")),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Tells the jobs of a class why they wait: all of them if it is a new reason, otherwise those that were not told.
+    fn explain(&mut self, now: Time, class: Class, reason: &str, fresh: &mut BTreeMap<Class, Vec<JobId>>) {
+        let untold = fresh.remove(&class).unwrap_or_default();
+        let is_new = self.reasons.get(&class).is_none_or(|told| told != reason);
+        let ids = match self.table.waiting().get(&class).filter(|_| is_new) {
+            Some(places) => places.iter().map(|place| place.2.clone()).collect(),
+            None => untold,
+        };
+        for id in ids {
+            self.table.explain(&mut self.ledger, now, &id, reason);
+        }
+        self.reasons.insert(class, reason.to_owned());
     }
 
     fn tell_loads(&mut self) {
@@ -56,18 +99,6 @@ impl<A: Assign> Dispatcher<A> {
             // Room means room for any job, however large.
             let fits = self.workers.is_active(&worker) && self.has_room(&worker, JOB_PAYLOAD_MAX_BYTES);
             self.assign.load(&worker, fits.then(|| self.table.load_of(&worker)));
-        }
-    }
-
-    fn dispatch(&mut self, now: Time, id: &JobId, worker: &WorkerId) {
-        let Some(job) = self.table.get(id) else { return };
-        let has_room = || self.has_room(worker, job.record().payload.len());
-        match refusal(worker, &self.workers, self.inboxes.get(worker), has_room) {
-            Some(reason) => self.table.explain(&mut self.ledger, now, id, &reason),
-            None => {
-                self.change(now, id, Transition::Dispatch(worker.clone()));
-                self.inboxes.create(worker);
-            }
         }
     }
 }

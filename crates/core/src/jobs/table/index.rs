@@ -1,8 +1,41 @@
 //! What follows from the jobs, and what happened to them.
 
 use super::super::model::JOB_OBJECT_MAX_WEIGHT;
+use super::super::model::{JobRecord, Needs};
 use super::{Job, JobId, JobState, Time, WorkerId};
+use crate::id::{KindName, QueueName};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Jobs that the same workers can take. If there is none for one of them, there is none for the others.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(in crate::jobs) struct Class {
+    pub(in crate::jobs) queue: QueueName,
+    kind: KindName,
+    needs: Needs,
+    pub(in crate::jobs) target: Option<WorkerId>,
+}
+
+impl Class {
+    pub(in crate::jobs) fn of(record: &JobRecord) -> Class {
+        Class {
+            queue: record.queue.clone(),
+            kind: record.kind.clone(),
+            needs: record.needs.clone(),
+            target: record.target.clone(),
+        }
+    }
+}
+
+/// Where a job stands among those that wait: higher priorities first, then older ones.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(in crate::jobs) struct Place(Reverse<u8>, i64, pub(in crate::jobs) JobId);
+
+impl Place {
+    fn of(record: &JobRecord) -> Place {
+        Place(Reverse(record.priority), record.submitted_ms, record.id.clone())
+    }
+}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(in crate::jobs) struct ShardJobs {
@@ -25,7 +58,11 @@ pub(in crate::jobs) struct Index {
     pub(in crate::jobs) out: BTreeMap<WorkerId, BTreeSet<JobId>>,
     pub(in crate::jobs) in_flight: usize,
     pub(in crate::jobs) claimed: usize,
-    pub(in crate::jobs) queued: BTreeSet<JobId>,
+    /// How many of each queue are out.
+    pub(in crate::jobs) out_of: BTreeMap<QueueName, u32>,
+    pub(in crate::jobs) queued: usize,
+    /// Those of them that are not in a pause.
+    pub(in crate::jobs) waiting: BTreeMap<Class, BTreeSet<Place>>,
     pub(in crate::jobs) timers: BTreeSet<(Time, JobId)>,
 }
 
@@ -42,10 +79,12 @@ impl Index {
         shard.ids.insert(id.clone());
         shard.weight += record.weight();
         shard.finished += usize::from(record.state.is_final());
-        if record.state == JobState::Queued {
-            self.queued.insert(id.clone());
+        self.queued += usize::from(record.state == JobState::Queued);
+        if job.is_ready() {
+            self.waiting.entry(Class::of(record)).or_default().insert(Place::of(record));
         }
         if let Some(worker) = job.out_at() {
+            *self.out_of.entry(record.queue.clone()).or_default() += 1;
             self.out.entry(worker.clone()).or_default().insert(id.clone());
             self.in_flight += 1;
             self.claimed += usize::from(record.state != JobState::Dispatched);
@@ -59,8 +98,23 @@ impl Index {
         shard.ids.remove(id);
         shard.weight -= record.weight();
         shard.finished -= usize::from(record.state.is_final());
-        self.queued.remove(id);
+        self.queued -= usize::from(record.state == JobState::Queued);
+        if job.is_ready() {
+            let class = Class::of(record);
+            if let Some(places) = self.waiting.get_mut(&class) {
+                places.remove(&Place::of(record));
+                if places.is_empty() {
+                    self.waiting.remove(&class);
+                }
+            }
+        }
         if let Some(worker) = job.out_at() {
+            if let Some(out) = self.out_of.get_mut(&record.queue) {
+                *out -= 1;
+                if *out == 0 {
+                    self.out_of.remove(&record.queue);
+                }
+            }
             if let Some(out) = self.out.get_mut(worker) {
                 out.remove(id);
                 if out.is_empty() {
@@ -83,7 +137,7 @@ pub(in crate::jobs) struct News {
     pub(in crate::jobs) changed: BTreeSet<JobId>,
     /// May have something to report.
     pub(in crate::jobs) untold: BTreeSet<JobId>,
-    /// Queued, and nobody has looked for a worker yet.
+    /// Ready to be given to a worker, and nobody has looked for one yet.
     pub(in crate::jobs) fresh: BTreeSet<JobId>,
     /// Workers whose inbox may have to change.
     pub(in crate::jobs) inboxes: BTreeSet<WorkerId>,
@@ -107,8 +161,9 @@ impl News {
     /// A job has changed, or is new.
     pub(super) fn came(&mut self, job: &Job) {
         let id = &job.record.id;
-        if job.record.state == JobState::Queued {
+        if job.is_ready() {
             self.fresh.insert(id.clone());
+            self.retry = true;
         }
         if let Some(worker) = job.out_at() {
             self.loads.insert(worker.clone());

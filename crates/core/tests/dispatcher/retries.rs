@@ -1,0 +1,128 @@
+//! Jobs that are dead, and what somebody asks to be done with them.
+
+use super::driver::{Driver, config, done, job, name};
+use tenure_core::machine::Input;
+use tenure_core::{Ask, DispatcherConfig, JobRecord, JobState, OutcomeKind};
+
+/// One with a job that has failed for good; its only attempt was given to w1.
+fn with_dead() -> Driver {
+    let mut driver = Driver::new(DispatcherConfig { requests_ms: 1000, ..config() });
+    driver.is_asked = true;
+    driver.workers(1000, &["w1", "w2"]);
+    driver.serve();
+    driver.dispatch(2000, job("t1"), "w1");
+    driver.says("w1", "t1/1", done(OutcomeKind::Failed));
+    driver.pass(4000);
+    assert_eq!(driver.state("t1"), JobState::Failed);
+    driver
+}
+
+fn again(driver: &Driver, attempts_max: u32) -> Ask {
+    let mut record = driver.record("t1").clone();
+    record.limits.attempts_max = attempts_max;
+    Ask::Retry(record)
+}
+
+#[test]
+fn qu4_a_dead_job_keeps_what_it_needs_and_is_tried_again_on_request() {
+    let mut driver = with_dead();
+    assert_eq!((&*driver.record("t1").payload, &*driver.record("t1").result), (&b"x"[..], &b"r"[..]));
+    let ask = again(&driver, 2);
+    driver.ask(vec![ask]);
+    driver.pass(6000);
+    let record = driver.record("t1");
+    assert_eq!((record.state, record.attempt, record.limits.attempts_max), (JobState::Queued, 1, 2));
+    assert!(driver.asked[&()].0.entries.is_empty(), "it is served");
+    driver.assign(6000, "t1", "w2");
+    driver.serve();
+    assert_eq!((driver.record("t1").attempt, driver.record("t1").begun()), (2, 2), "no number is used twice");
+    driver.says("w2", "t1/2", done(OutcomeKind::Failed));
+    driver.pass(9000);
+    assert_eq!(driver.state("t1"), JobState::Failed, "one attempt more, and no more");
+}
+
+#[test]
+fn qu4_a_request_that_is_found_twice_is_served_once() {
+    let mut driver = with_dead();
+    let ask = again(&driver, 2);
+    driver.ask(vec![ask.clone()]);
+    driver.pass(6000);
+    driver.assign(6000, "t1", "w2");
+    driver.serve();
+    driver.says("w2", "t1/2", done(OutcomeKind::Failed));
+    driver.pass(9000);
+    driver.ask(vec![ask]);
+    driver.pass(12_000);
+    assert_eq!(driver.state("t1"), JobState::Failed);
+    assert!(driver.asked[&()].0.entries.is_empty(), "it is taken out all the same");
+}
+
+#[test]
+fn qu4_what_the_ledger_has_forgotten_comes_back_with_its_attempts() {
+    let mut driver = with_dead();
+    let ask = again(&driver, 3);
+    let mut other = Driver::new(DispatcherConfig { requests_ms: 1000, ..config() });
+    other.ask(vec![ask]);
+    other.workers(1000, &["w1"]);
+    other.serve();
+    let record = other.record("t1");
+    assert_eq!((record.state, record.attempt, record.limits.attempts_max), (JobState::Queued, 1, 3));
+    driver.now = 4000;
+}
+
+#[test]
+fn what_is_done_or_of_a_series_is_not_tried_again() {
+    let finished = JobRecord { state: JobState::Succeeded, attempt: 1, ..job("t1") };
+    let scheduled = JobRecord { state: JobState::Failed, attempt: 1, watermark: 7, ..job("t2") };
+    let mut driver = Driver::new(DispatcherConfig { requests_ms: 1000, ..config() });
+    let asks = [&finished, &scheduled].map(|record| {
+        let mut record = record.clone();
+        record.limits.attempts_max = 9;
+        Ask::Retry(record)
+    });
+    driver.left(vec![finished, scheduled], vec![]);
+    driver.ask(asks.to_vec());
+    driver.workers(1000, &["w1"]);
+    driver.serve();
+    driver.pass(5000);
+    assert_eq!((driver.state("t1"), driver.state("t2")), (JobState::Succeeded, JobState::Failed));
+    assert!(driver.asked[&()].0.entries.is_empty());
+}
+
+#[test]
+pub(crate) fn qu4_a_job_that_is_tried_again_while_it_is_archived_stays() {
+    let mut driver = with_dead();
+    driver.ask(vec![Ask::Remove(name("t1"))]);
+    while !driver.open.iter().any(|(_, request)| format!("{request:?}").starts_with("Archive")) {
+        let at = driver.at().expect("it looks again");
+        driver.wake(at);
+        let waits = |request: &str| !request.starts_with("Archive");
+        while let Some(place) = driver.open.iter().position(|(_, request)| waits(&format!("{request:?}"))) {
+            let (id, request) = driver.open.remove(place);
+            let answer = driver.outcome(request);
+            driver.tell(driver.now, Input::Answer(id, answer));
+        }
+    }
+    let (id, request) = driver.take("archive");
+    let ask = again(&driver, 2);
+    driver.request(|doc, batch| doc.entries = vec![tenure_core::Asked { batch, ask }]);
+    let until = driver.now + 3000;
+    driver.pass(until);
+    assert_eq!(driver.state("t1"), JobState::Queued);
+    let answer = driver.outcome(request);
+    driver.all(until, Input::Answer(id, answer));
+    assert_eq!(driver.core.jobs().count(), 1, "it waits, and must not be forgotten");
+}
+
+#[test]
+fn qu4_a_job_that_is_over_is_removed_on_request_and_an_open_one_is_not() {
+    let mut driver = with_dead();
+    driver.submit(4000, vec![job("t2")]);
+    driver.serve();
+    driver.ask(vec![Ask::Remove(name("t1")), Ask::Remove(name("t2")), Ask::Remove(name("t3"))]);
+    let said = driver.pass(8000).join("; ");
+    assert!(said.contains("archive 0: t1"), "{said}");
+    let left: Vec<&str> = driver.core.jobs().map(|job| job.id.as_str()).collect();
+    assert_eq!(left, ["t2"]);
+    assert!(driver.asked[&()].0.entries.is_empty(), "what cannot be removed is not asked for for ever");
+}
