@@ -46,6 +46,58 @@ async fn gd4_a_worker_lives_while_its_client_is_heard_of_and_times_out_once_when
 }
 
 #[tokio::test(start_paused = true)]
+async fn su1_jobs_are_submitted_over_http_and_a_worker_gets_them() {
+    let site = Site::new().await;
+    let new =
+        json!({"kind": "send", "id": "mail-1", "queue": "mail", "priority": 7, "payload": {"to": "ada"}});
+    let answer = site.post("/v1/jobs", json!({"jobs": [new, {"kind": "send", "payload": "hello"}]})).await;
+    let submitted = answer.is(202).json();
+    assert_eq!(submitted["jobs"][0], json!({"id": "mail-1", "existed": false}));
+    let again =
+        site.post("/v1/jobs", json!({"jobs": [{"kind": "send", "id": "mail-1"}]})).await.is(202).json();
+    assert_eq!(again["jobs"][0], json!({"id": "mail-1", "existed": true}));
+    let shown = site.get("/v1/jobs/mail-1").await.is(200).json();
+    assert_eq!(
+        (&shown["queue"], &shown["priority"], &shown["state"]),
+        (&json!("mail"), &json!(7), &json!("queued"))
+    );
+    for (body, says) in [
+        (json!({"jobs": []}), "at least one"),
+        (json!({"jobs": [{"kind": "a/b"}]}), "kind"),
+        (json!({"jobs": [{"kind": "send", "priority": 10}]}), "priority"),
+        (json!({"jobs": [{"kind": "send", "queue": "a/b"}]}), "queue"),
+        (json!({"jobs": [{"kind": "send", "notBefore": u64::MAX}]}), "notBefore"),
+        (json!({"jobs": [{"kind": "send", "colour": "red"}]}), "colour"),
+    ] {
+        let refused = site.post("/v1/jobs", body).await.problem(422, "invalid");
+        assert!(refused.text.contains(says), "{}", refused.text);
+    }
+    let _dispatcher = Dispatcher::start(&site.node.jobs(), site.node.lead().await.expect("it leads"));
+    let registration = register(&site, json!({"workerId": "w1", "kinds": ["send"]})).await;
+    let ask = json!({"registration": registration, "waitMs": 8000});
+    let mut payloads = Vec::new();
+    for _ in 0..20 {
+        let given = site.post("/v1/workers/w1/jobs/next", ask.clone()).await;
+        if given.status.as_u16() == 200 {
+            let given = given.json();
+            payloads.push(given["payload"].clone());
+            let attempt =
+                json!({"workerId": "w1", "registration": registration, "attempt": given["attempt"]});
+            let path = format!("/v1/jobs/{}", given["id"].as_str().expect("an id"));
+            site.post(&format!("{path}/ack"), attempt.clone()).await.is(204);
+            let mut done = attempt;
+            (done["outcome"], done["result"]) = (json!("succeeded"), json!("sent"));
+            site.post(&format!("{path}/result"), done).await.is(200);
+        }
+        if payloads.len() == 2 {
+            break;
+        }
+        site.post("/v1/workers/w1/heartbeat", json!({"registration": registration})).await.is(200);
+    }
+    assert_eq!(payloads, [json!({"to": "ada"}), json!("hello")], "the higher priority first");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_registration_belongs_to_its_client_and_can_be_repeated() {
     let site = Site::new().await;
     let body = json!({"workerId": "w1", "registration": "client-chosen-0001"});

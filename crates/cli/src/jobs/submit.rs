@@ -7,12 +7,15 @@ use crate::schedules::{Place, id, pretty};
 use serde_json::json;
 use std::io::Read;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure::id::JobId;
 use tenure::job::{JobList, JobRecord, JobSpec, JobState, Jobs, Submitted};
 
 /// How often it is looked whether the job has ended, while somebody waits for it.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How long a job may wait before it is said why.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The job ended, and did not succeed.
 const NOT_DONE: u8 = 1;
@@ -71,12 +74,19 @@ pub(crate) async fn submit(args: SubmitArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The job once it has ended, however long that takes.
+/// The job once it has ended, however long that takes. Says why it waits, when that lasts.
 async fn ended(place: &Place, id: &JobId) -> Result<JobRecord, Failure> {
+    let (mut told, began) = (String::new(), Instant::now());
     loop {
         match JobList::find(&place.lanes, &place.namespace, id).await? {
             Some(job) if job.state.is_final() => return Ok(job),
-            Some(_) => {}
+            Some(job) => {
+                let reason = if job.state == JobState::Queued { &*job.reason } else { "" };
+                if began.elapsed() > PATIENCE && !reason.is_empty() && told != *reason {
+                    complain!("tenure: job {id} waits: {reason}");
+                    told = reason.to_owned();
+                }
+            }
             None => return Err(Failure::missing(format!("job {id} is gone: somebody removed it"))),
         }
         tokio::time::sleep(LOOK).await;

@@ -328,7 +328,6 @@ pub struct LedgerDoc {
 
 /// What somebody asks of the leader.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are submissions")]
 pub enum Ask {
     /// A new job.
     Submit(JobRecord),

@@ -2,7 +2,7 @@
 
 use super::{assert_kept, assert_told, id};
 use crate::documents::Codec;
-use crate::job::{InboxCodec, LedgerCodec};
+use crate::job::{InboxCodec, LedgerCodec, RequestsCodec};
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +11,8 @@ use tenure_core::machine::{Effect, Input, Machine, Now, Out};
 use tenure_core::{
     Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest, DispatchAnswer,
     DispatchCommand, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc, InboxListed,
-    Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobId, LeastLoaded, LedgerDoc, Outcome,
-    OutcomeKind, Time, Version, WorkerId, WriteAnswer,
+    Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY_MAX, JOB_QUEUES_MAX, JOB_RESULT_MAX_BYTES, JobId,
+    LeastLoaded, LedgerDoc, Outcome, OutcomeKind, Time, Version, WorkerId, WriteAnswer,
 };
 
 /// How often a machine is woken with one document.
@@ -23,6 +23,8 @@ const ROUNDS_MAX: usize = 100;
 
 const LEDGER_FIELDS: [&str; 6] = ["v", "epoch", "owner", "nonce", "series", "jobs"];
 const INBOX_FIELDS: [&str; 7] = ["v", "workerId", "epoch", "owner", "nonce", "closed", "entries"];
+
+const REQUESTS_FIELDS: [&str; 8] = ["v", "epoch", "owner", "nonce", "entries", "taken", "changes", "queues"];
 
 fn json(body: &[u8]) -> Value {
     serde_json::from_slice(body).expect("what was understood is JSON")
@@ -84,6 +86,30 @@ pub fn inbox(body: &[u8]) -> bool {
     assert_eq!(codec.write(stamp, &read, &kept), again);
     assert_kept(&json(body), &json(&again), &INBOX_FIELDS);
     work(stamp, &doc);
+    true
+}
+
+/// `jobs/requests.json`.
+pub fn requests(body: &[u8]) -> bool {
+    let (stamp, doc, kept) = match RequestsCodec.read(body) {
+        Ok(read) => read,
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
+            return false;
+        }
+    };
+    assert!(doc.queues.len() <= JOB_QUEUES_MAX && doc.queues.keys().all(|name| id(name.as_str().as_bytes())));
+    for job in doc.submissions() {
+        let named = [job.id.as_str(), job.series.as_str(), job.kind.as_str(), job.queue.as_str()];
+        assert!(named.iter().all(|name| id(name.as_bytes())));
+        assert!(job.payload.len() <= JOB_PAYLOAD_MAX_BYTES && job.priority <= JOB_PRIORITY_MAX);
+        assert!(!job.state.is_final() && job.worker.is_none(), "nothing has happened to it");
+    }
+    let again = RequestsCodec.write(stamp, &doc, &kept);
+    let (envelope, read, carried) = RequestsCodec.read(&again).expect("our own");
+    assert_eq!((envelope, &read), (stamp, &doc));
+    assert_eq!(RequestsCodec.write(stamp, &read, &carried), again);
+    assert_kept(&json(body), &json(&again), &REQUESTS_FIELDS);
     true
 }
 

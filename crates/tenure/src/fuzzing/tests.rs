@@ -12,12 +12,13 @@ use tenure_core::WorkerId;
 
 type Check = fn(&[u8]) -> bool;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("seat", seat),
     ("worker", worker),
     ("snapshot", snapshot),
     ("ledger", ledger),
     ("inbox", inbox),
+    ("requests", requests),
     ("presence", presence),
     ("settings", settings),
     ("url", url),
