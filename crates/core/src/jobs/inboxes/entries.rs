@@ -5,7 +5,7 @@ use super::super::ledger::Ledger;
 use super::super::model::{
     Entry, EntryState, JOB_OBJECT_MAX_WEIGHT, JobState, Outcome, OutcomeKind, entry_weight,
 };
-use super::super::table::Job;
+use super::super::table::{Job, Place};
 use super::inbox::Inbox;
 use crate::id::WorkerId;
 use crate::mutants::Mutant;
@@ -67,13 +67,18 @@ pub(super) fn wanted(view: &View<'_>, ledger: &Ledger, worker: &WorkerId, inbox:
         return change;
     }
     let mut weight: usize = change.entries.iter().map(Entry::weight).sum();
-    for job in view.table.out_at(worker) {
-        let record = job.record();
-        let wanted = record.state == JobState::Dispatched && job.withdraw().is_none();
+    let new = |job: &&Job| {
+        let wanted = job.record().state == JobState::Dispatched && job.withdraw().is_none();
         let recorded = job.is_confirmed(ledger) || Mutant::JobDispatchedUnrecorded.on();
+        wanted && recorded && inbox.entry(&job.record().id, job.record().attempt).is_none()
+    };
+    let mut new: Vec<&Job> = view.table.out_at(worker).filter(new).collect();
+    new.sort_by_cached_key(|job| Place::of(job.record()));
+    for job in new {
+        let record = job.record();
         let room = change.entries.len() < view.config.entries_max
             && weight + entry_weight(record.payload.len()) <= JOB_OBJECT_MAX_WEIGHT;
-        if !wanted || !recorded || !room || inbox.entry(&record.id, record.attempt).is_some() {
+        if !room {
             continue;
         }
         let entry = entry_of(view, job);

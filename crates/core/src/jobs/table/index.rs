@@ -32,7 +32,7 @@ impl Class {
 pub(in crate::jobs) struct Place(Reverse<u8>, i64, pub(in crate::jobs) JobId);
 
 impl Place {
-    fn of(record: &JobRecord) -> Place {
+    pub(in crate::jobs) fn of(record: &JobRecord) -> Place {
         Place(Reverse(record.priority), record.submitted_ms, record.id.clone())
     }
 }
