@@ -15,10 +15,10 @@ pub(crate) use typed::words;
 
 pub(crate) use events::EventsArgs;
 pub(crate) use exec::{
-    BoundArgs, ExecArgs, GraceArgs, KeeperArgs, LockAction, LockArgs, LockLsArgs, SeatArgs,
+    BoundArgs, ExecArgs, GraceArgs, KeeperArgs, LockAction, LockArgs, LockLsArgs, OnceArgs, SeatArgs,
 };
 #[cfg(target_os = "linux")]
-pub(crate) use exec::{exec_seat, lock_seat, name_of};
+pub(crate) use exec::{exec_seat, lock_seat, name_of, once_seat};
 pub(crate) use http::{HttpArgs, TokenArgs};
 pub(crate) use schedules::{
     AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, QueueAction, QueueArgs,
@@ -57,6 +57,8 @@ pub(crate) enum Verb {
     Exec(ExecArgs),
     /// Run a command while holding a lock that only one process can hold
     Lock(LockArgs),
+    /// Run a command on one of the hosts that this is called on
+    Once(OnceArgs),
     /// Show who leads a namespace, since when, and which nodes are up
     Status(StatusArgs),
     /// Watch a namespace: leader, epoch, nodes, workers, and what changes

@@ -23,7 +23,10 @@ pub(crate) const CODES: &[(u8, &str)] = &[
     (9, "`health`: the cluster's health is unknown"),
     (10, "there is no such schedule, job or node"),
     (TIMED_OUT, "`lock`: somebody else held the lock for all of `--timeout`; the command was not run"),
-    (LOST, "`lock`, `exec --once`: leadership was lost while the command ran; it was stopped"),
+    (
+        LOST,
+        "`lock`, `once`, `exec --once`: leadership was lost while the command ran; it was stopped; or the key of `once` is lost",
+    ),
     (126, "`lock`, `exec`, `run`: the command cannot be run"),
     (127, "`lock`, `exec`, `run`: there is no such command"),
     (130, "ended at once by a second SIGINT"),
@@ -69,6 +72,10 @@ impl Failure {
 
     pub(crate) fn missing(message: impl fmt::Display) -> Failure {
         Failure::new(10, message)
+    }
+
+    pub(crate) fn lost(message: impl fmt::Display) -> Failure {
+        Failure::new(LOST, message)
     }
 
     pub(crate) fn timed_out(message: impl fmt::Display) -> Failure {

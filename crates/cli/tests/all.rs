@@ -15,6 +15,7 @@ mod http;
 mod jobs;
 mod lock;
 mod nodes;
+mod once;
 mod outage;
 mod pipes;
 mod schedules;

@@ -40,6 +40,7 @@ mod id;
 mod jobs;
 pub mod machine;
 mod mutants;
+mod once;
 mod processes;
 mod schedules;
 mod time;
@@ -73,6 +74,7 @@ pub use jobs::{
     RequestsDoc, SubmitAnswer, Submitter, SubmitterCommand, SubmitterOutput, job_shard,
 };
 pub use mutants::Mutant;
+pub use once::{OnceNext, OnceState, once_next};
 pub use processes::{
     GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionCommand,
     SupervisionConfig, SupervisionEvent, SupervisionOutput,

@@ -255,6 +255,8 @@ pub enum Mutant {
     JobRetriedIsArchived,
     /// A new leader dispatches before it knows which queues are paused.
     JobPauseUnread,
+    /// What may have been begun for a key is run again without having been asked to.
+    OnceAgain,
     /// A process that does not stop when asked is never cut off.
     AbortForgotten,
     /// Every missed due time is created.

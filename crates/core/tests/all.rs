@@ -6,6 +6,7 @@ mod dispatcher;
 mod documents;
 mod edges;
 mod fallback;
+mod once;
 mod planner;
 mod registration;
 mod submitter;

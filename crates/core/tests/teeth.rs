@@ -4,6 +4,7 @@
 
 mod claimer;
 mod dispatcher;
+mod once;
 mod supervision;
 mod two_seats;
 
@@ -107,6 +108,11 @@ fn a_new_leader_counts_only_what_it_dispatched_itself() {
 fn a_job_that_is_tried_again_is_archived_all_the_same() {
     let test = dispatcher::retries::qu4_a_job_that_is_tried_again_while_it_is_archived_stays;
     must_fail(Mutant::JobRetriedIsArchived, test);
+}
+
+#[test]
+fn what_may_have_been_begun_for_a_key_is_run_again() {
+    must_fail(Mutant::OnceAgain, once::on2_what_may_have_been_begun_is_run_again_only_on_request);
 }
 
 #[test]

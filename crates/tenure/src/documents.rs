@@ -19,7 +19,7 @@ pub(crate) use update::Tries;
 use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
 use crate::job::RequestsCodec;
-use crate::keys::Keys;
+use crate::keys::{Election, Keys};
 use crate::wire::Unreadable;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -94,6 +94,11 @@ impl Documents {
     /// timeout.
     pub fn of_namespace(store: Arc<dyn Store>, namespace: &Namespace, timeout: Duration) -> Documents {
         Documents::new(store, Arc::from(namespace.as_str()), timeout).below(&Keys::global(namespace))
+    }
+
+    /// The documents of one election, which may be that of a plugin, a lock or a command.
+    pub fn of_election(store: Arc<dyn Store>, election: &Election, timeout: Duration) -> Documents {
+        Documents::new(store, Arc::from(election.namespace.as_str()), timeout).below(&election.keys())
     }
 
     /// Where they are: the beginning of their keys, without a trailing `/`.

@@ -71,6 +71,7 @@ pub mod metrics;
 mod mutant;
 mod namespaces;
 mod node;
+pub mod once;
 pub mod plugin;
 pub mod process;
 pub mod schedules;

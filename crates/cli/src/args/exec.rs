@@ -1,6 +1,6 @@
 //! `exec` and `lock`.
 
-use super::time::time;
+use super::time::{keep, time};
 use super::{PlaceArgs, SettingsArgs};
 use crate::exec::RestartWhen;
 use crate::exit::Failure;
@@ -106,6 +106,36 @@ pub(crate) struct LockLsArgs {
     pub(crate) settings: PlaceArgs,
 }
 
+#[derive(Args)]
+#[command(
+    after_help = "For the line in every host's crontab, or a step of every pod's start: the command runs on one of them. The others \
+end with 0 at once, or, with --wait, when it has ended and with its exit code. The key stays used for --keep, however the \
+command ended; a date in it makes it a new one: --key nightly-$(date +%F).\n\
+The command runs as in `tenure lock`, with TENURE_ONCE added. If the process that runs it dies, the key is lost: nobody knows \
+what was done. With --retry another process runs the command again.\n\
+Exit code: the command's own (128 + n if signal n ended it), 0 if another process runs or ran it, 4 if the store cannot be reached, \
+12 if the key is lost. All users of a key should have the same settings."
+)]
+pub(crate) struct OnceArgs {
+    /// What is to be done once, unique in its namespace
+    #[arg(long)]
+    pub(crate) key: String,
+    /// Wait until the command has ended, wherever it runs, and exit as it did
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Run the command again if whoever ran it died
+    #[arg(long)]
+    pub(crate) retry: bool,
+    /// How long the key stays used once the command has ended
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = keep)]
+    pub(crate) keep: u64,
+    /// Log format on stderr
+    #[arg(long, value_enum, default_value = "off")]
+    pub(crate) log: LogForm,
+    #[command(flatten)]
+    pub(crate) kept: KeptArgs,
+}
+
 /// Which election of a namespace is meant.
 #[derive(Args)]
 pub(crate) struct SeatArgs {
@@ -144,6 +174,12 @@ pub(crate) fn exec_seat(name: &str) -> Result<PluginName, Failure> {
 pub(crate) fn lock_seat(name: &str) -> Result<PluginName, Failure> {
     PluginName::new(&format!("lock-{name}"))
         .map_err(|error| Failure::usage(format!("the lock name {name:?} {}", error.rule)))
+}
+
+/// So is a key.
+pub(crate) fn once_seat(key: &str) -> Result<PluginName, Failure> {
+    PluginName::new(&format!("once-{key}"))
+        .map_err(|error| Failure::usage(format!("the key {key:?} {}", error.rule)))
 }
 
 /// The name of a command that was given none: its program's, with whatever cannot be part of a name replaced.

@@ -26,6 +26,11 @@ pub(super) fn job_time(text: &str) -> Result<u64, String> {
     within(text, 1..=30 * 24 * HOUR_MS, "1ms to 30d")
 }
 
+/// How long something is remembered.
+pub(super) fn keep(text: &str) -> Result<u64, String> {
+    within(text, 1000..=366 * 24 * HOUR_MS, "1s to 366d")
+}
+
 /// A moment: a time from now, or one as it is written in RFC 3339.
 pub(super) fn moment(text: &str) -> Result<SystemTime, String> {
     if let Some(ms) = parse_time_ms(text) {

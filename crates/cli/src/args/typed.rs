@@ -58,6 +58,7 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
         Verb::Exec(args) => Some(&args.kept.settings),
         Verb::Lock(LockArgs { action: Some(LockAction::Ls(args)), .. }) => Some(&args.settings),
         Verb::Lock(args) => Some(&args.kept.settings),
+        Verb::Once(args) => Some(&args.kept.settings),
         Verb::Status(args) => Some(&args.settings),
         Verb::Watch(args) => Some(&args.settings),
         Verb::Token(args) => Some(&args.settings),

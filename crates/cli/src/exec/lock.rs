@@ -82,15 +82,19 @@ pub(crate) async fn lock(args: LockArgs) -> Result<ExitCode, Failure> {
 }
 
 /// A lock that is wanted, looked at from outside.
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     name: &'a str,
-    lanes: Lanes,
-    election: Election,
+    pub(super) lanes: Lanes,
+    pub(super) election: Election,
     request_timeout: Duration,
 }
 
 impl Wanted<'_> {
-    async fn open<'a>(name: &'a str, seat: &PluginName, settings: &Settings) -> Result<Wanted<'a>, Failure> {
+    pub(super) async fn open<'a>(
+        name: &'a str,
+        seat: &PluginName,
+        settings: &Settings,
+    ) -> Result<Wanted<'a>, Failure> {
         let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
         let request_timeout = settings.request_timeout;
         let options = OpenOptions::with_request_timeout(request_timeout);
@@ -100,7 +104,7 @@ impl Wanted<'_> {
     }
 
     /// One request that failed proves nothing, unless there is no time for another.
-    async fn holder(&self, limit: Option<Duration>) -> Result<Option<SeatHolder>, Failure> {
+    pub(super) async fn holder(&self, limit: Option<Duration>) -> Result<Option<SeatHolder>, Failure> {
         let began = Instant::now();
         for _ in 1..TRIES {
             match self.look().await {
@@ -185,7 +189,7 @@ fn not_inside(name: &str, settings: &Settings, held: &str) -> Result<String, Fai
 }
 
 /// Runs the command under the lock. The guard is dropped when nothing of the command is left.
-async fn hold(plan: &Plan, guard: LeaderGuard, mut signals: Signals) -> u8 {
+pub(super) async fn hold(plan: &Plan, guard: LeaderGuard, mut signals: Signals) -> u8 {
     let asked = watch::Sender::new(None);
     let heard = asked.clone();
     // Ends with this process; a second signal ends it at once.
@@ -210,7 +214,7 @@ async fn hold(plan: &Plan, guard: LeaderGuard, mut signals: Signals) -> u8 {
 }
 
 /// Several processes of one pod may want the same lock: a name from the environment, which they share, gets the process id.
-fn unique(mut resolved: Resolved) -> Result<Resolved, Failure> {
+pub(super) fn unique(mut resolved: Resolved) -> Result<Resolved, Failure> {
     if let Some(Source::Env(_) | Source::File(_)) = resolved.source("node") {
         let name = format!("{}-{}", resolved.settings.node, std::process::id());
         resolved.settings.node = NodeId::new(&name).map_err(Failure::usage)?;
@@ -220,7 +224,7 @@ fn unique(mut resolved: Resolved) -> Result<Resolved, Failure> {
 
 /// A lock is wanted now: no jitter, no settling of rankings, and quick looks while it is waited for. Whoever types it waits
 /// for it, and there are few of them.
-fn at_once(usual: &Resolved) -> Vec<(&'static str, String)> {
+pub(super) fn at_once(usual: &Resolved) -> Vec<(&'static str, String)> {
     let settings: &Settings = &usual.settings;
     let look_ms = (millis(settings.heartbeat_interval) / 4).max(50);
     vec![

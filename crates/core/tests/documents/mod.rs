@@ -320,6 +320,18 @@ fn what_a_complete_list_does_not_show_need_not_be_read() {
 }
 
 #[test]
+fn a_list_says_nothing_of_what_is_known_or_about_to_be() {
+    let mut driver = Driver::owned();
+    driver.document.refresh();
+    driver.document.known_absent();
+    driver.reads(Some("a"));
+    let mut driver = Driver::new(owner());
+    driver.reads(None);
+    driver.document.known_absent();
+    assert_eq!(driver.document.state(), State::Unread, "the read tells");
+}
+
+#[test]
 fn an_answer_to_nothing_is_ignored() {
     let mut driver = Driver::owned();
     let before = driver.document.clone();
