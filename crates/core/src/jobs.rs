@@ -18,6 +18,7 @@
 //! Not promised: that a job *runs* only once. A worker that fell silent may still run what it claimed while another attempt
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
 
+mod asked;
 mod assign;
 mod claimer;
 mod dispatcher;
@@ -32,6 +33,7 @@ mod submitter;
 mod table;
 mod workers;
 
+pub use asked::{Ask, Asked, JOB_BATCHES_MAX, JOB_QUEUES_MAX, QueueSettings, RequestsDoc};
 pub use assign::{Assign, LeastLoaded};
 pub use claimer::{
     Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, ClaimerOutput, ClaimerRequest,
@@ -43,10 +45,9 @@ pub use dispatcher::{
 };
 
 pub use model::{
-    Ask, Asked, Entry, EntryState, InboxDoc, JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT,
-    JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JOB_QUEUES_MAX, JOB_RESULT_MAX_BYTES,
-    JOB_SERIES_MAX, JobLimits, JobRecord, JobState, LateResult, LedgerDoc, Needs, Outcome, OutcomeKind,
-    QueueSettings, RequestsDoc, job_shard,
+    Entry, EntryState, InboxDoc, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY,
+    JOB_PRIORITY_MAX, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState, LateResult,
+    LedgerDoc, Needs, Outcome, OutcomeKind, job_shard,
 };
 pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 

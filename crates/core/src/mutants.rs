@@ -292,6 +292,7 @@ impl Mutant {
         Mutant::JobReassignedWhileRun,
         Mutant::JobWorkersNotListed,
         Mutant::JobLateResultReopens,
+        Mutant::JobQueueUncounted,
         Mutant::RestartedAfterLoss,
         Mutant::ReleasedBeforeExited,
         Mutant::AbortForgotten,

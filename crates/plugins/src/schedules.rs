@@ -33,7 +33,7 @@ pub use runner::{
     JobView, RunnerCounts, RunnerView, SCHEDULE_EVENT_NAMES, SCHEDULES_PROCESS, ScheduleError, ScheduleEvent,
     ScheduleOptions, ScheduleRunner, ScheduleView,
 };
-pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, read_file};
+pub use schedule::{Action, CheckSpec, Misfire, Overlap, RunRequest, Schedule, read_file};
 pub use stored::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};
 pub use view::{CheckOutcome, JobInfo, JobRow, LateOutcome, ScheduleCheck, ScheduleReport};

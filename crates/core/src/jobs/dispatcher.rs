@@ -18,13 +18,12 @@ pub use io::{
 };
 pub(super) use io::{Sink, View};
 
+use super::asked::{Ask, RequestsDoc};
 use super::assign::Assign;
 use super::inboxes::{InboxNews, Inboxes, Report, report};
 use super::ledger::{Ledger, LedgerNews};
 use super::lifecycle::{AtWorker, Judgement, conclude, due_at, judge};
-use super::model::{
-    Ask, InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, RequestsDoc,
-};
+use super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind};
 use super::requests::{Requests, RequestsNews};
 use super::table::{AttemptEnd, Class, Clocks, Job, Table, Transition};
 use super::workers::Workers;
@@ -90,7 +89,7 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Whether it may dispatch: it owns every shard that can be read, and the inboxes are known.
     pub fn is_ready(&self) -> bool {
-        self.inboxes.are_known() && !self.ended && self.ledger.is_adopted() && self.asked.is_known()
+        self.inboxes.are_known() && !self.ended && self.ledger.is_adopted()
     }
 
     pub fn assign(&self) -> &A {
@@ -249,14 +248,16 @@ impl<A: Assign> Dispatcher<A> {
     }
 
     fn on_requests(&mut self, now: Time, id: RequestId, answer: DocumentAnswer<RequestsDoc>) {
-        match self.asked.answered(now, &self.config, id, answer) {
+        let known = self.asked.is_known();
+        let news = self.asked.answered(now, &self.config, id, answer);
+        // A queue may have been resumed, or it is known for the first time that it is not paused.
+        self.table.news.retry |= news != RequestsNews::Nothing || known != self.asked.is_known();
+        match news {
             RequestsNews::Nothing => return,
             RequestsNews::Read => {}
             RequestsNews::Unreadable => self.counts.rejected += 1,
             RequestsNews::Superseded => self.ended = true,
         }
-        // A queue may have been resumed.
-        self.table.news.retry = true;
         let changes = Some(self.asked.changes());
         // The first look tells nothing: whoever has just begun looks at everything anyway.
         if std::mem::replace(&mut self.changes, changes).is_some_and(|before| Some(before) != changes) {

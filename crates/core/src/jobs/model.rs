@@ -1,8 +1,8 @@
 //! Jobs, their states and limits, and the two documents they are kept in.
 
 use crate::election::Epoch;
-use crate::id::{Incarnation, JobId, KindName, Label, Nonce, QueueName, SeriesId, WorkerId};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::id::{Incarnation, JobId, KindName, Label, QueueName, SeriesId, WorkerId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Largest payload of a job.
@@ -21,13 +21,6 @@ pub const JOB_SERIES_MAX: usize = 500;
 
 /// Most late results that a job remembers; further ones are only counted.
 pub const JOB_LATE_MAX: usize = 8;
-
-/// Most batches of requests that are remembered once they are served. More than can be served while one writer waits for the
-/// answer to a write.
-pub const JOB_BATCHES_MAX: usize = 512;
-
-/// Most queues that have settings.
-pub const JOB_QUEUES_MAX: usize = 256;
 
 /// The priority of a job that names none; they go from 0 to [`JOB_PRIORITY_MAX`].
 pub const JOB_PRIORITY: u8 = 5;
@@ -310,7 +303,7 @@ impl JobRecord {
     }
 
     /// The bytes of all names that a submission may choose.
-    fn names_len(&self) -> usize {
+    pub(super) fn names_len(&self) -> usize {
         let target = self.target.as_ref().map_or("", WorkerId::as_str);
         let names = [self.id.as_str(), self.series.as_str(), self.kind.as_str(), self.queue.as_str(), target];
         names.map(str::len).iter().sum::<usize>() + self.needs.len()
@@ -324,93 +317,6 @@ pub struct LedgerDoc {
     pub series: Vec<(SeriesId, u64)>,
     /// Jobs in id order.
     pub jobs: Vec<JobRecord>,
-}
-
-/// What somebody asks of the leader.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Ask {
-    /// A new job.
-    Submit(JobRecord),
-    Cancel(JobId),
-    /// A job that ended without success is tried again, up to these attempts in all. It comes whole, because the ledger may have
-    /// forgotten it.
-    Retry(JobRecord),
-    /// A job that is over leaves the ledger now.
-    Remove(JobId),
-}
-
-impl Ask {
-    /// The job it is about.
-    pub fn job(&self) -> &JobId {
-        match self {
-            Ask::Submit(job) | Ask::Retry(job) => &job.id,
-            Ask::Cancel(id) | Ask::Remove(id) => id,
-        }
-    }
-
-    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in the document of requests.
-    pub fn weight(&self) -> usize {
-        match self {
-            Ask::Submit(job) | Ask::Retry(job) => job.payload.len() + job.names_len() + 256,
-            Ask::Cancel(_) | Ask::Remove(_) => 256,
-        }
-    }
-}
-
-/// One thing that is asked of the leader.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Asked {
-    /// The batch it was asked with.
-    pub batch: Nonce,
-    pub ask: Ask,
-}
-
-/// What is set for a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct QueueSettings {
-    /// Most jobs of this queue that are out at workers at once; `None` means any number.
-    pub concurrency: Option<u32>,
-    /// Nothing new of it is given to a worker.
-    pub paused: bool,
-}
-
-/// What is asked of the leader. Anybody appends to it, as a guest; only the leader takes something out.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct RequestsDoc {
-    /// In the order in which they were asked.
-    pub entries: Vec<Asked>,
-    /// The batches taken out last, at most [`JOB_BATCHES_MAX`]: who never got an answer to its write finds its batch here if it
-    /// was written and served in the meantime.
-    pub taken: Vec<Nonce>,
-    /// Raised by whoever changed something elsewhere that the leader should look at.
-    pub changes: u64,
-    /// The queues with settings of their own, at most [`JOB_QUEUES_MAX`]. They stand here because the leader looks here anyway.
-    pub queues: BTreeMap<QueueName, QueueSettings>,
-}
-
-impl RequestsDoc {
-    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses.
-    pub fn weight(&self) -> usize {
-        self.entries.iter().map(|asked| asked.ask.weight()).sum::<usize>() + self.queues.len() * 192
-    }
-
-    /// The jobs it asks for, for the first time or again.
-    pub fn submissions(&self) -> impl Iterator<Item = &JobRecord> {
-        self.entries.iter().filter_map(|asked| match &asked.ask {
-            Ask::Submit(job) | Ask::Retry(job) => Some(job),
-            Ask::Cancel(_) | Ask::Remove(_) => None,
-        })
-    }
-
-    /// Whether it asks for this job.
-    pub fn submits(&self, id: &JobId) -> bool {
-        self.submissions().any(|record| record.id == *id)
-    }
-
-    /// Whether this batch was written, served or not.
-    pub fn has(&self, batch: Nonce) -> bool {
-        self.taken.contains(&batch) || self.entries.iter().any(|asked| asked.batch == batch)
-    }
 }
 
 /// How far a worker has got with an entry of its inbox.

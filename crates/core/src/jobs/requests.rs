@@ -4,8 +4,9 @@
 //! entry may still ask for it. So a leader that dies in between neither loses a request nor serves it twice.
 
 use super::RETRY;
+use super::asked::{Ask, Asked, JOB_BATCHES_MAX, QueueSettings, RequestsDoc};
 use super::dispatcher::{DispatchRequest, DispatcherConfig, Sink};
-use super::model::{Ask, Asked, JOB_BATCHES_MAX, JobRecord, QueueSettings, RequestsDoc};
+use super::model::JobRecord;
 use crate::document::{Content, Document, DocumentAnswer, Op, Rules, State, Unreadable, What, Writer};
 use crate::id::{JobId, QueueName};
 use crate::machine::RequestId;
@@ -76,7 +77,7 @@ impl Requests {
 
     /// Whether it was looked at.
     pub(super) fn is_known(&self) -> bool {
-        self.document.state() != State::Unread || Mutant::JobPauseUnread.on()
+        self.document.state() != State::Unread
     }
 
     /// Whether nothing can ask for this job again. A job with a watermark is never created twice anyway.

@@ -4,7 +4,8 @@
 //! all. A write without an answer is looked for before anything is written again: its batch is in the document, or among those
 //! the leader has served, or it never landed and never will.
 
-use super::model::{Ask, Asked, JOB_OBJECT_MAX_WEIGHT, RequestsDoc};
+use super::asked::{Ask, Asked, RequestsDoc};
+use super::model::JOB_OBJECT_MAX_WEIGHT;
 use super::next_request;
 use crate::document::{
     BackOff, Content, Document, DocumentAnswer, DocumentRequest, Op, Rules, Unreadable, What, Writer,

@@ -108,12 +108,28 @@ pub(crate) fn qu2_nothing_is_dispatched_before_it_is_known_which_queues_are_paus
     driver.workers(1000, &["w1"]);
     let (id, request) = driver.take("read requests");
     driver.serve();
-    assert!(!driver.core.is_ready());
+    assert!(driver.core.is_ready());
+    let told = (driver.state("t1"), &*driver.record("t1").reason);
+    assert_eq!(told, (JobState::Queued, "what is set for its queue is not known"));
+    let answer = driver.outcome(request);
+    driver.all(1000, Input::Answer(id, answer));
+    assert_eq!(
+        (driver.state("t1"), &*driver.record("t1").reason),
+        (JobState::Queued, "queue mail is paused")
+    );
+}
+
+#[test]
+fn what_waited_for_the_settings_goes_on_when_there_are_none() {
+    let mut driver = busy();
+    driver.left(vec![mail("t1", 5, 1)], vec![]);
+    driver.workers(1000, &["w1"]);
+    let (id, request) = driver.take("read requests");
+    driver.serve();
     assert_eq!(driver.state("t1"), JobState::Queued);
     let answer = driver.outcome(request);
     driver.all(1000, Input::Answer(id, answer));
-    assert!(driver.core.is_ready());
-    assert_eq!(driver.state("t1"), JobState::Queued);
+    assert_eq!(driver.state("t1"), JobState::Dispatched);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Who runs a job: an active worker that says it runs checks, is not draining, has what the schedule needs and has room for one
 //! more. Among those, the least busy. If there is none, the job carries a named reason.
 
-use super::schedule::Needs;
 use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use tenure::id::{Label, WorkerId};
+use tenure::job::Needs;
 use tenure::job::{Assign, Candidate, JobRecord, LeastLoaded};
 
 /// The kind of the jobs that run checks.

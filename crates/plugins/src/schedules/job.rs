@@ -1,10 +1,11 @@
 //! A job as people want to see it, read from its record in the ledger.
 
 use super::assign::{NoWorker, needs_of};
-use super::schedule::{Needs, Schedule};
+use super::schedule::Schedule;
 use crate::checks::report::JobReport;
 use serde_json::Value;
 use tenure::id::CheckName;
+use tenure::job::Needs;
 
 use tenure::job::{JobRecord, JobState};
 

@@ -2,12 +2,13 @@
 
 use super::fields::{Fields, Reader};
 use super::problem::{Problem, Problems};
-use super::schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, VERSION};
+use super::schedule::{Action, CheckSpec, Misfire, Overlap, RunRequest, Schedule, VERSION};
 use super::timing::{CronField, CronTimes, DAY_MS, Interval, SECOND_MS, Timing};
 use super::tree::{Data, Tree};
 use serde_json::Map;
 use std::collections::BTreeSet;
 use tenure::id::{KindName, Label, ScheduleId};
+use tenure::job::Needs;
 
 /// The largest payload of a job, as in the library.
 const PAYLOAD_MAX_BYTES: usize = 16 * 1024;

@@ -6,8 +6,8 @@ use super::runner::ScheduleError;
 use super::timing::Timing;
 use super::tree::Tree;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
-use tenure::id::{CheckName, JobId, KindName, Label, ScheduleId};
+use tenure::id::{CheckName, JobId, KindName, ScheduleId};
+use tenure::job::Needs;
 use tenure::schedules::{Planned, ScheduleTerms};
 
 pub use tenure::schedules::Misfire;
@@ -101,27 +101,14 @@ impl Overlap {
     }
 }
 
-/// What a worker must have to run a job.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Needs {
-    /// The worker's partition; `None`: any.
-    pub partition: Option<Label>,
-    /// The worker's domain; `None`: any.
-    pub domain: Option<Label>,
-    /// The worker must have all of these.
-    pub capabilities: BTreeSet<Label>,
-}
-
-impl Needs {
-    fn to_fields(&self) -> Map<String, Value> {
-        let mut fields = Map::new();
-        for (key, label) in [("partition", &self.partition), ("domain", &self.domain)] {
-            fields.extend(label.as_ref().map(|label| (key.to_owned(), json!(label.as_str()))));
-        }
-        let capabilities = self.capabilities.iter().map(|one| json!(one.as_str())).collect();
-        fields.insert("capabilities".to_owned(), capabilities);
-        fields
+fn needs_fields(needs: &Needs) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for (key, label) in [("partition", &needs.partition), ("domain", &needs.domain)] {
+        fields.extend(label.as_ref().map(|label| (key.to_owned(), json!(label.as_str()))));
     }
+    let capabilities = needs.capabilities.iter().map(|one| json!(one.as_str())).collect();
+    fields.insert("capabilities".to_owned(), capabilities);
+    fields
 }
 
 /// One check of a schedule.
@@ -303,7 +290,7 @@ impl Schedule {
             put("ran", json!(self.ran));
         }
         put("checks", self.checks.iter().map(CheckSpec::to_json).collect());
-        map.extend(self.needs.to_fields());
+        map.extend(needs_fields(&self.needs));
         for (key, value) in &self.extra {
             map.entry(key.clone()).or_insert_with(|| value.clone());
         }
@@ -315,7 +302,7 @@ impl Schedule {
     pub fn job_payload(&self, due_ms: u64) -> Vec<u8> {
         let checks: Value = self.checks.iter().map(CheckSpec::to_json).collect();
         let payload = json!({
-            "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "needs": self.needs.to_fields(),
+            "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "needs": needs_fields(&self.needs),
             "names": self.names_digest(), "checks": checks,
         });
         payload.to_string().into_bytes()

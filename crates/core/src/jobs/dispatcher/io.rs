@@ -1,6 +1,7 @@
 //! Parameters, commands, requests and outputs of the dispatcher.
 
-use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind, RequestsDoc};
+use super::super::asked::RequestsDoc;
+use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind};
 use super::super::table::Table;
 use super::super::workers::Workers;
 use crate::document::{DocumentAnswer, DocumentRequest, Op};

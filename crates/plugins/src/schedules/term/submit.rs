@@ -155,6 +155,7 @@ fn spec(job: &NewJob<Arc<Schedule>>) -> JobSpec {
         .series(schedule.id.as_str())
         .watermark(job.watermark())
         .payload(schedule.job_payload(job.due_ms))
+        .needs(schedule.needs.clone())
         .timeout(Duration::from_millis(schedule.timeout_ms))
         .ttl(Duration::from_millis(schedule.ttl_ms))
         .attempts(u32::try_from(schedule.attempts).unwrap_or(1))

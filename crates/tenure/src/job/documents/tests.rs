@@ -23,6 +23,7 @@ fn job() -> JobRecord {
         worker: Some(name("w1")),
         late: vec![late],
         given_up: true,
+        submitted_ms: 1_794_700_800_000,
         ..spec.check().expect("valid")
     }
 }
