@@ -290,7 +290,6 @@ impl Mutant {
         Mutant::JobLedgerNotAdopted,
         Mutant::JobWatermarkNotKept,
         Mutant::JobReassignedWhileRun,
-        Mutant::JobWorkersNotListed,
         Mutant::JobLateResultReopens,
         Mutant::JobQueueUncounted,
         Mutant::RestartedAfterLoss,

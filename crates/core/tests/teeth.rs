@@ -116,6 +116,11 @@ fn what_may_have_been_begun_for_a_key_is_run_again() {
 }
 
 #[test]
+fn a_new_leader_believes_the_former_one_about_who_is_gone() {
+    must_fail(Mutant::JobWorkersNotListed, dispatcher::judging::what_a_leader_before_said_calls_nobody_gone);
+}
+
+#[test]
 fn a_new_leader_does_not_wait_to_know_which_queues_are_paused() {
     let test = dispatcher::queues::qu2_nothing_is_dispatched_before_it_is_known_which_queues_are_paused;
     must_fail(Mutant::JobPauseUnread, test);

@@ -270,7 +270,7 @@ fn whoever_is_not_in_a_list_of_all_workers_is_gone_and_of_a_part_is_not() {
 
 /// Of two who came after the last leader's list, one is not in it, the other as silent.
 #[test]
-fn what_a_leader_before_said_calls_nobody_gone() {
+pub(crate) fn what_a_leader_before_said_calls_nobody_gone() {
     for list in [[(name("w2"), true)], [(name("w1"), false)]] {
         let mut driver = Driver::ready(config());
         driver.dispatch(2000, job("t1"), "w1");

@@ -3,7 +3,7 @@
 mod attempts;
 mod driver;
 pub(crate) mod inboxes;
-mod judging;
+pub(crate) mod judging;
 mod leaving;
 mod ledger;
 pub(crate) mod looks;
