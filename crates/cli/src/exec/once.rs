@@ -121,8 +121,8 @@ impl Key<'_> {
                 let ended = Record::new(OnceState::Ended { code }, &self.node);
                 if let Err(error) = document.put(&guard, ended).await {
                     complain!(
-                        "tenure: the command ended with {code}, but that could not be recorded, so that the key {} counts as \
-                         lost: {error}",
+                        "tenure: the command ended with {code}, but that could not be recorded: others will see the key {} as lost: \
+                         {error}",
                         self.args.key
                     );
                 }
@@ -135,7 +135,8 @@ impl Key<'_> {
     async fn ended_elsewhere(&self, wanted: &Wanted<'_>) -> Result<u8, Failure> {
         loop {
             sleep(LOOK).await;
-            let record = self.record().await?;
+            // A look that failed tells nothing; the node notices a store that stays away.
+            let Ok(record) = self.record().await else { continue };
             match record.as_ref().map(Record::read) {
                 Some((OnceState::Ended { code }, age_ms)) if age_ms < self.args.keep => {
                     return Ok(self.code_of(code));
@@ -145,9 +146,9 @@ impl Key<'_> {
                 }
                 Some(_) | None if self.args.wait => {}
                 Some(_) | None => {
-                    let theirs = wanted.holder(None).await?.is_some_and(|holder| holder.node != self.node);
-                    let status = Status::read_at(&wanted.lanes, &wanted.election, WATCH_MAX).await?;
-                    if theirs && status.leader.is_some_and(|leader| leader.live && leader.node != self.node) {
+                    let status = Status::read_at(&wanted.lanes, &wanted.election, WATCH_MAX).await;
+                    let leader = status.ok().and_then(|status| status.leader);
+                    if leader.is_some_and(|leader| leader.live && leader.node != self.node) {
                         return Ok(0);
                     }
                 }
@@ -158,7 +159,7 @@ impl Key<'_> {
     fn lost(&self, record: Option<&Record>) -> Failure {
         let node = record.map_or("somebody", |record| record.node.as_str());
         Failure::lost(format!(
-            "the key {} is lost: {node} began the command and did not end it; --retry runs it again",
+            "the key {} is lost: {node} began the command and never finished it; use --retry to run it again",
             self.args.key
         ))
     }
