@@ -15,9 +15,7 @@ use tenure::store::{Lanes, MemoryStore, Meter, MeterSnapshot, Metered, Store};
 use tenure::worker::WorkerSpec;
 use tenure::{Namespace, Node, Settings, async_trait};
 use tenure_plugins::checks::{Check, Checks, JobRun};
-use tenure_plugins::schedules::{
-    AgentFacts, CheckSpec, Rules, Schedule, ScheduleOptions, ScheduleRunner, read_file,
-};
+use tenure_plugins::schedules::{CheckSpec, Rules, Schedule, ScheduleOptions, ScheduleRunner, read_file};
 use tokio::time::Instant;
 
 /// 2026-11-15 00:00 UTC.
@@ -150,7 +148,7 @@ async fn cluster(load: &Load) -> Figures {
     let metered: Arc<dyn Store> =
         Arc::new(Metered::new(Arc::clone(&store) as Arc<dyn Store>, leaders.clone()));
     let namespace = Namespace::new("bench").expect("valid");
-    let runner = ScheduleRunner::new(lead.jobs(), lead.workers(), metered, &namespace, options);
+    let runner = ScheduleRunner::new(lead.jobs(), metered, &namespace, options);
     let _processes = Supervisor::new([runner.process()]).run(&lead).expect("valid");
     let hands = node("hands", &store, &clock, &agents, false).await;
     let _runners = runners(load.agents, &hands, &done).await;
@@ -159,7 +157,7 @@ async fn cluster(load: &Load) -> Figures {
     }
     let mut view = runner.view();
     let known = |view: &tenure_plugins::schedules::RunnerView| {
-        view.agents.len() == load.agents && view.schedules.len() as u64 == load.schedules
+        view.workers == load.agents && view.schedules.len() as u64 == load.schedules
     };
     view.wait_for(known).await.expect("it lives");
     tokio::time::sleep(Duration::from_secs(WARM_S)).await;
@@ -187,8 +185,7 @@ async fn cluster(load: &Load) -> Figures {
 async fn runners(count: usize, node: &Node, done: &Arc<AtomicU64>) -> Vec<JobRunner> {
     let mut runners = Vec::new();
     for number in 0..count {
-        let spec =
-            WorkerSpec::new(format!("agent-{number:04}"), "poll").payload(AgentFacts::default().to_payload());
+        let spec = WorkerSpec::new(format!("agent-{number:04}"), "poll");
         let worker = node.register_worker(spec).expect("valid");
         let check = Counted(Arc::clone(done));
         let handlers = Checks::none().on("nothing", check).expect("valid").handle(Handlers::new());

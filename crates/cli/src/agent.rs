@@ -10,28 +10,29 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tenure::clock::BootClock;
-use tenure::id::Label;
-use tenure::job::{ClaimerCounts, Handlers, JobRunner, RunnerEnd, RunnerOptions};
+use tenure::id::{Label, QueueName};
+use tenure::job::{ClaimerCounts, Handlers, JobRunner, Labels, RunnerEnd, RunnerOptions};
 use tenure::store::OpenOptions;
 use tenure::worker::{Observer, WorkerSpec};
 use tenure_plugins::checks::{AllowedCommand, Checks, CommandCheck, LinkLocal};
-use tenure_plugins::schedules::AgentFacts;
 
 /// As many as a schedule may ask for.
 const CAPABILITIES_MAX: usize = 32;
+
+const QUEUES_MAX: usize = 32;
 
 pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     keep_secrets();
     let resolved = args.settings.load()?;
-    let facts = facts(&args)?;
+    let takes = takes(&args)?;
     let checks = checks(&args)?;
     let mut settings = resolved.settings.clone();
     if let Some(pod) = &args.pod {
         settings.node = id("--pod", pod)?;
     }
     log::speak_for_worker(&args.id, &settings, &resolved.warnings);
-    let spec = WorkerSpec::new(&args.id, &args.plugin_type).payload(facts.to_payload());
+    let spec = WorkerSpec::new(&args.id, &args.plugin_type);
     spec.validate(&settings)?;
     SettingsArgs::prepare_store(&resolved)?;
     let mut signals = Signals::new()?;
@@ -47,11 +48,10 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     let observer = Observer::start(settings, lanes, Arc::new(BootClock))?;
     let printer = args.events.then(|| print_events(observer.events()));
     let worker = observer.register_worker(spec)?;
-    let slots = usize::try_from(facts.slots).unwrap_or(usize::MAX);
-    let options = RunnerOptions { concurrency: slots, claims: slots };
-    let runner = JobRunner::start_with(&observer.jobs(), worker, checks.handle(Handlers::new()), options);
+    let handlers = checks.handle(Handlers::new());
+    let runner = JobRunner::start_with(&observer.jobs(), worker, handlers, takes.clone());
     let counts = runner.counts();
-    let end = work(&args.id, &facts, runner, &mut signals).await;
+    let end = work(&args.id, &takes, runner, &mut signals).await;
     let end = match end {
         Ok(end) => end,
         Err(runner) => {
@@ -83,7 +83,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
 /// Works until it has ended, or gives the runner back to be drained because a signal came.
 async fn work(
     id: &str,
-    facts: &AgentFacts,
+    takes: &RunnerOptions,
     runner: JobRunner,
     signals: &mut Signals,
 ) -> Result<RunnerEnd, JobRunner> {
@@ -93,7 +93,7 @@ async fn work(
         registered = runner.worker().registered() => {
             // One that cannot register has ended, which is seen below.
             if registered.is_ok() {
-                tracing::info!("agent {id} runs polls: {}", told(facts));
+                tracing::info!("agent {id} takes jobs: {}", told(takes));
             }
         }
     }
@@ -103,21 +103,26 @@ async fn work(
     }
 }
 
-fn told(facts: &AgentFacts) -> String {
-    let mut text = format!("{} at once", facts.slots);
-    for (what, id) in [("partition", &facts.partition), ("domain", &facts.domain)] {
+fn told(takes: &RunnerOptions) -> String {
+    let mut text = format!("{} at once", takes.concurrency);
+    if !takes.queues.is_empty() {
+        let all: Vec<&str> = takes.queues.iter().map(QueueName::as_str).collect();
+        text.push_str(&format!(", of queue {}", all.join(" ")));
+    }
+    let Labels { partition, domain, capabilities } = &takes.labels;
+    for (what, id) in [("partition", partition), ("domain", domain)] {
         if let Some(id) = id {
             text.push_str(&format!(", {what} {id}"));
         }
     }
-    if !facts.capabilities.is_empty() {
-        let all: Vec<&str> = facts.capabilities.iter().map(Label::as_str).collect();
+    if !capabilities.is_empty() {
+        let all: Vec<&str> = capabilities.iter().map(Label::as_str).collect();
         text.push_str(&format!(", can {}", all.join(" ")));
     }
     text
 }
 
-fn facts(args: &AgentArgs) -> Result<AgentFacts, Failure> {
+fn takes(args: &AgentArgs) -> Result<RunnerOptions, Failure> {
     let given = |what: &str, text: &Option<String>| text.as_ref().map(|text| id(what, text)).transpose();
     let capabilities = args.capabilities.iter().map(|text| id("--capability", text));
     let capabilities = capabilities.collect::<Result<BTreeSet<Label>, Failure>>()?;
@@ -127,13 +132,21 @@ fn facts(args: &AgentArgs) -> Result<AgentFacts, Failure> {
             "--capability: given {count} times; at most {CAPABILITIES_MAX} are allowed"
         )));
     }
-    Ok(AgentFacts {
+    let labels = Labels {
         partition: given("--partition", &args.partition)?,
         domain: given("--domain", &args.domain)?,
         capabilities,
-        slots: args.slots,
-        draining: false,
-    })
+    };
+    let queues = args.queues.iter().map(|text| id("--queue", text));
+    let queues = queues.collect::<Result<BTreeSet<QueueName>, Failure>>()?;
+    if queues.len() > QUEUES_MAX {
+        let count = queues.len();
+        return Err(Failure::usage(format!(
+            "--queue: given {count} times; at most {QUEUES_MAX} are allowed"
+        )));
+    }
+    let slots = usize::try_from(args.slots).unwrap_or(usize::MAX);
+    Ok(RunnerOptions { queues, labels, ..RunnerOptions::at_once(slots) })
 }
 
 fn checks(args: &AgentArgs) -> Result<Checks, Failure> {

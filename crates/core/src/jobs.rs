@@ -34,7 +34,7 @@ mod table;
 mod workers;
 
 pub use asked::{Ask, Asked, JOB_BATCHES_MAX, JOB_QUEUES_MAX, QueueSettings, RequestsDoc};
-pub use assign::{Assign, LeastLoaded};
+pub use assign::{Assign, Candidates, Load, NoWorker};
 pub use claimer::{
     Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, ClaimerOutput, ClaimerRequest,
     Refused,
@@ -46,8 +46,8 @@ pub use dispatcher::{
 
 pub use model::{
     Entry, EntryState, InboxDoc, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY,
-    JOB_PRIORITY_MAX, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState, LateResult,
-    LedgerDoc, Needs, Outcome, OutcomeKind, job_shard,
+    JOB_PRIORITY_MAX, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobLimits,
+    JobRecord, JobState, Labels, LateResult, LedgerDoc, Outcome, OutcomeKind, Serves, job_shard,
 };
 pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 

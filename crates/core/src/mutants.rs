@@ -255,6 +255,10 @@ pub enum Mutant {
     JobRetriedIsArchived,
     /// A new leader dispatches before it knows which queues are paused.
     JobPauseUnread,
+    /// A worker is given jobs that it does not take.
+    JobServesIgnored,
+    /// A worker runs what only a former life of it took.
+    JobUnservedIsRun,
     /// What may have been begun for a key is run again without having been asked to.
     OnceAgain,
     /// A process that does not stop when asked is never cut off.
@@ -292,6 +296,8 @@ impl Mutant {
         Mutant::JobReassignedWhileRun,
         Mutant::JobLateResultReopens,
         Mutant::JobQueueUncounted,
+        Mutant::JobServesIgnored,
+        Mutant::JobUnservedIsRun,
         Mutant::RestartedAfterLoss,
         Mutant::ReleasedBeforeExited,
         Mutant::AbortForgotten,

@@ -105,6 +105,17 @@ fn a_new_leader_counts_only_what_it_dispatched_itself() {
 }
 
 #[test]
+fn a_worker_gets_jobs_that_it_does_not_take() {
+    let test = dispatcher::serving::qu1_a_job_goes_only_to_a_worker_that_serves_its_queue_and_kind;
+    must_fail(Mutant::JobServesIgnored, test);
+}
+
+#[test]
+fn a_worker_runs_what_only_a_former_life_took() {
+    must_fail(Mutant::JobUnservedIsRun, claimer::what_only_a_former_life_took_is_given_back);
+}
+
+#[test]
 fn a_job_that_is_tried_again_is_archived_all_the_same() {
     let test = dispatcher::retries::qu4_a_job_that_is_tried_again_while_it_is_archived_stays;
     must_fail(Mutant::JobRetriedIsArchived, test);

@@ -1,12 +1,11 @@
 //! Schedules: checks things at due times. The leader plans, and the cluster's workers run the checks.
 //!
-//! A [`Schedule`] says what to check and when; the [`Scheduler`](tenure::schedules::Scheduler) says which due times become jobs now;
-//! `assign.rs` says who runs them. All three are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
+//! A [`Schedule`] says what to check and when; the [`Scheduler`](tenure::schedules::Scheduler) says which due times become jobs now.
+//! Both are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
 //! [`tenure::job`] turns a due time into a job exactly once: a job is named after its schedule and due time, and the series of
 //! a schedule never goes back behind its watermark. [`ScheduleRunner`] is the leader-only process that puts them together; the source
 //! documents call it PollOrchestrator.
 
-pub(crate) mod assign;
 mod cost;
 mod fields;
 mod figures;
@@ -23,7 +22,6 @@ mod timing;
 pub(crate) mod tree;
 mod view;
 
-pub use assign::{AgentFacts, CHECKS_KIND, NoWorker};
 pub use cost::cost;
 pub use figures::SCHEDULE_METRIC_NAMES;
 pub use job::JobFacts;
@@ -33,7 +31,7 @@ pub use runner::{
     JobView, RunnerCounts, RunnerView, SCHEDULE_EVENT_NAMES, SCHEDULES_PROCESS, ScheduleError, ScheduleEvent,
     ScheduleOptions, ScheduleRunner, ScheduleView,
 };
-pub use schedule::{Action, CheckSpec, Misfire, Overlap, RunRequest, Schedule, read_file};
+pub use schedule::{Action, CHECKS_KIND, CheckSpec, Misfire, Overlap, RunRequest, Schedule, read_file};
 pub use stored::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};
 pub use view::{CheckOutcome, JobInfo, JobRow, LateOutcome, ScheduleCheck, ScheduleReport};

@@ -4,9 +4,9 @@
 use crate::common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tenure::job::{JobState, Submitted};
+use tenure::job::{JobState, Labels, RunnerOptions, Submitted};
 use tenure::store::{Condition, Read, Store};
-use tenure_plugins::schedules::{AgentFacts, ScheduleEvent};
+use tenure_plugins::schedules::ScheduleEvent;
 
 /// An agent that says it can do what it cannot: the job fails with its words, the check is told as failing, and the next job, with
 /// an agent that can, is well.
@@ -14,19 +14,21 @@ use tenure_plugins::schedules::{AgentFacts, ScheduleEvent};
 async fn an_agent_that_lies_about_a_capability_fails_its_jobs_and_loses_none() {
     let (rig, fake) = (Rig::new(), Fake::new());
     let mut pod = rig.pod("pod-a").await;
-    let able = AgentFacts { capabilities: BTreeSet::from([id("icmp")]), ..AgentFacts::default() };
+    let labels = Labels { capabilities: BTreeSet::from([id("icmp")]), ..Labels::default() };
+    let able = RunnerOptions { labels, ..RunnerOptions::default() };
     let liar = rig.liar("w1", &able).await;
     let text = "manual: true, capabilities: [icmp], attempts: 2, failAfter: 1";
     pod.runner.schedules().put(&schedule("asked", text), START).await.expect("written");
-    pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
+    pod.until(|view| view.schedules.len() == 1 && view.workers == 1).await;
     assert_eq!(pod.runner.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
     pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 1).await;
     let told = pod.told();
     let [ScheduleEvent::CheckFailing(failing)] = told.as_slice() else { panic!("{told:?}") };
     assert!(failing.detail.contains("not a known kind of check"), "{failing:?}");
     liar.runner.drain().await;
+    pod.until(|view| view.workers == 0).await;
     let _honest = rig.agent("w2", &able, &fake).await;
-    pod.until(|view| view.agents.keys().any(|agent| agent.as_str() == "w2")).await;
+    pod.until(|view| view.workers == 1).await;
     assert_eq!(pod.runner.run_now(&id("asked"), "two").await, Ok(Submitted::Created));
     pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 2).await;
     assert_eq!(fake.done().len(), 1);
@@ -39,15 +41,15 @@ async fn an_agent_that_lies_about_a_capability_fails_its_jobs_and_loses_none() {
 async fn a_job_whose_inbox_was_tampered_with_is_done_by_another() {
     let (rig, fake) = (Rig::new(), Fake::new());
     let pod = rig.pod("pod-a").await;
-    let _w1 = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    let _w1 = rig.agent("w1", &RunnerOptions::default(), &fake).await;
     fake.set(Answering::HangsOn("w1".to_owned()));
     let mut asked = schedule("asked", "manual: true, timeout: 5m, attempts: 3");
     asked.checks[0].timeout_ms = 200_000;
     pod.runner.schedules().put(&asked, START).await.expect("written");
-    pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
+    pod.until(|view| view.schedules.len() == 1 && view.workers == 1).await;
     assert_eq!(pod.runner.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
     pod.until(|view| view.jobs.iter().any(|job| job.state == JobState::Running)).await;
-    let _w2 = rig.agent("w2", &AgentFacts::default(), &fake).await;
+    let _w2 = rig.agent("w2", &RunnerOptions::default(), &fake).await;
     let key = "plg_coordinator_global/test/jobs/inbox/w1.json";
     let _ = rig.store.put(key, "nonsense".into(), Condition::Any).await;
     let view = pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 1).await;
@@ -63,7 +65,7 @@ async fn a_job_whose_inbox_was_tampered_with_is_done_by_another() {
 async fn fo2_a_job_in_flight_is_adopted_after_a_graceful_stop() {
     let (rig, fake) = (Rig::new(), Fake::new());
     let mut pods = vec![rig.pod("pod-a").await, rig.pod("pod-b").await];
-    let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    let _agent = rig.agent("w1", &RunnerOptions::default(), &fake).await;
     fake.set(Answering::Takes(Duration::from_secs(30)));
     let mut slow = schedule("web", "every: 10s, timeout: 90s, attempts: 1");
     slow.checks[0].timeout_ms = 80_000;

@@ -3,9 +3,9 @@
 use crate::common::{Answering, Fake, Rig, START, id, rules, schedule, sleep_s};
 use std::time::Duration;
 use tenure::Namespace;
-use tenure::job::{JobList, JobState};
+use tenure::job::{JobList, JobState, Labels, RunnerOptions};
 use tenure::store::{Faults, Lanes, Read, Store};
-use tenure_plugins::schedules::{AgentFacts, Change, JobFacts, Schedules};
+use tenure_plugins::schedules::{Change, JobFacts, Schedules};
 
 fn namespace() -> Namespace {
     Namespace::new("test").expect("valid")
@@ -33,7 +33,7 @@ async fn until_ran(schedules: &Schedules, name: &str) {
 async fn a_job_asked_for_on_the_store_is_created_once_through_failovers() {
     let (rig, fake) = (Rig::new(), Fake::new());
     let pods = [rig.pod("pod-a").await, rig.pod("pod-b").await];
-    let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    let _agent = rig.agent("w1", &RunnerOptions::default(), &fake).await;
     let (schedules, _) = outside(&rig);
     schedules.add(&schedule("asked", "manual: true"), START).await.expect("added");
     for round in 0..12_u64 {
@@ -64,7 +64,7 @@ async fn a_job_asked_for_on_the_store_is_created_once_through_failovers() {
 async fn a_schedule_that_is_always_busy_or_paused_does_what_is_asked_for() {
     let (rig, fake) = (Rig::new(), Fake::new());
     let pod = rig.pod("pod-a").await;
-    let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    let _agent = rig.agent("w1", &RunnerOptions::default(), &fake).await;
     fake.set(Answering::Takes(Duration::from_secs(5)));
     let (schedules, _) = outside(&rig);
     schedules.add(&schedule("asked", "every: 1s"), START).await.expect("added");
@@ -114,17 +114,19 @@ async fn a_reason_that_lasts_stands_in_the_ledger() {
     sleep_s(60).await;
     let list = JobList::read(&lanes, &namespace()).await.expect("read");
     let reasons: Vec<&str> = list.jobs.iter().map(|job| &*job.reason).collect();
-    assert_eq!(reasons, ["no_worker"; 40]);
+    assert_eq!(reasons, ["no active worker takes jobs"; 40]);
     let written = ledger_writes(&rig).await.0 - before;
     assert!(written <= used && used <= 20, "{written} writes: at most one for each of {used} parts in use");
-    let why = JobFacts::of(&list.jobs[0]).why(&list.jobs[0]).expect("a sentence");
-    assert!(why.contains("tenure agent"), "{why}");
 
-    let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    let _agent = rig.agent("w1", &RunnerOptions::default(), &fake).await;
     sleep_s(120).await;
     let job = JobList::find(&lanes, &namespace(), &id("s3.run.one")).await.expect("read").expect("there");
-    assert_eq!((&*job.reason, job.state), ("wrong_partition", JobState::Queued));
-    let facts = AgentFacts { partition: Some(id("eu")), ..AgentFacts::default() };
+    assert_eq!(
+        (&*job.reason, job.state),
+        ("no worker that could run it is in partition eu", JobState::Queued)
+    );
+    let labels = Labels { partition: Some(id("eu")), ..Labels::default() };
+    let facts = RunnerOptions { labels, ..RunnerOptions::default() };
     fake.set(Answering::Takes(Duration::from_secs(8)));
     let _other = rig.agent("w2", &facts, &fake).await;
     pod.until(|view| view.jobs.iter().any(|job| job.state == JobState::Running)).await;

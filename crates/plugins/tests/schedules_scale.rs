@@ -1,8 +1,9 @@
 //! Many schedules: what a job costs in requests does not depend on how many there are, and nothing is missed or doubled.
 
 use crate::common::{Fake, Rig, START, id, schedule, sleep_s};
+use tenure::job::RunnerOptions;
 use tenure::store::{List, Store};
-use tenure_plugins::schedules::{AgentFacts, SCHEDULE_METRIC_NAMES, Schedule};
+use tenure_plugins::schedules::{SCHEDULE_METRIC_NAMES, Schedule};
 
 const AGENTS: usize = 8;
 
@@ -12,7 +13,7 @@ async fn per_job(schedules: u64) -> (f64, u64) {
     let pod = rig.pod("pod-a").await;
     let mut agents = Vec::new();
     for number in 0..AGENTS {
-        agents.push(rig.agent(&format!("w{number}"), &AgentFacts::default(), &fake).await);
+        agents.push(rig.agent(&format!("w{number}"), &RunnerOptions::default(), &fake).await);
     }
     let since_ms = rig.now_ms() + 20_000;
     for number in 0..schedules {
@@ -20,7 +21,7 @@ async fn per_job(schedules: u64) -> (f64, u64) {
         let spread = Schedule { since_ms, ..schedule(&format!("s{number:04}"), &text) };
         pod.runner.schedules().put(&spread, START).await.expect("written");
     }
-    pod.until(|view| view.schedules.len() as u64 == schedules && view.agents.len() == AGENTS).await;
+    pod.until(|view| view.schedules.len() as u64 == schedules && view.workers == AGENTS).await;
     sleep_s(90).await;
     let spent = || {
         let jobs: u64 = agents.iter().map(|agent| agent.node.metrics().jobs.requests).sum();
@@ -63,7 +64,7 @@ async fn has_ledger(rig: &Rig) -> bool {
 async fn a_leader_without_schedules_only_looks_for_them() {
     let (rig, fake) = (Rig::new(), Fake::new());
     let pod = rig.pod("pod-a").await;
-    let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    let _agent = rig.agent("w1", &RunnerOptions::default(), &fake).await;
     pod.leads().await;
     sleep_s(10).await;
     let (before, jobs) = (pod.meter.snapshot().requests(), pod.node.metrics().jobs.requests);
@@ -121,13 +122,13 @@ async fn fifty_schedules_every_second_are_kept_up_with_by_five_agents() {
     let pod = rig.pod("pod-a").await;
     let mut agents = Vec::new();
     for number in 0..5 {
-        agents.push(rig.agent(&format!("w{number}"), &AgentFacts::default(), &fake).await);
+        agents.push(rig.agent(&format!("w{number}"), &RunnerOptions::default(), &fake).await);
     }
     for number in 0..50 {
         let text = format!("every: 1s, offset: {}ms", number * 20);
         pod.runner.schedules().put(&schedule(&format!("s{number:02}"), &text), START).await.expect("written");
     }
-    pod.until(|view| view.schedules.len() == 50 && view.agents.len() == 5).await;
+    pod.until(|view| view.schedules.len() == 50 && view.workers == 5).await;
     sleep_s(30).await;
     let (before, done) = (pod.view().counts, fake.done().len());
     sleep_s(60).await;
@@ -171,7 +172,7 @@ async fn the_ledger_takes_five_thousand_jobs_at_once() {
     let largest = entries.iter().map(|entry| entry.bytes).max().unwrap_or(0);
     assert_eq!(entries.len(), 64);
     assert!(largest < 300_000, "{largest} bytes");
-    let _agent = rig.agent("w1", &AgentFacts { slots: 64, ..AgentFacts::default() }, &fake).await;
+    let _agent = rig.agent("w1", &RunnerOptions::at_once(64), &fake).await;
     pod.until(|view| view.jobs.len() < 4900).await;
     assert!(view.schedules.contains_key(&id("s4999")));
 }

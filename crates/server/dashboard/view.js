@@ -300,7 +300,7 @@ export function drawSchedules(list, now) {
 export function drawJobs(list, now) {
   const checks = (job) => (job.checks || []).filter((check) => !check.ok).map((check) => `${check.name}: ${check.detail}`).join("; ");
   const rows = list.jobs.slice(0, allJobs ? 100 : JOBS_SHOWN).map((job) =>
-    row(make("td", { class: "mono" }, job.id), pill(job.state), job.worker ?? job.target ?? "–", `${job.attempt} of ${job.attempts}`, make("td", { class: "long" }, job.why || checks(job) || job.result || job.reason || "–")));
+    row(make("td", { class: "mono" }, job.id), pill(job.state), job.worker ?? job.target ?? "–", `${job.attempt} of ${job.attempts}`, make("td", { class: "long" }, checks(job) || job.result || job.reason || "–")));
   text("jobs-count", now.jobs && now.jobs.total ? `${now.jobs.open} open of ${now.jobs.total}` : "");
   fill("jobs", rows);
   const more = get("jobs-more");

@@ -29,6 +29,8 @@ pub struct JobGiven {
     pub attempt: u32,
     /// The epoch of the leader that dispatched it: to be stamped on, and checked by, whatever it writes.
     pub epoch: u64,
+    /// The queue it waited in.
+    pub queue: String,
     /// What it is.
     pub kind: String,
     /// What it is about: as JSON if it is, as a string if it is other text, else null.
@@ -199,6 +201,7 @@ fn given(context: &JobContext) -> JobGiven {
         id: context.id.to_string(),
         attempt: context.attempt,
         epoch: context.epoch,
+        queue: context.queue.to_string(),
         kind: context.kind.to_string(),
         payload: payload(&context.payload),
         payload_base64: STANDARD.encode(&context.payload),

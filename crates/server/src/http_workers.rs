@@ -11,12 +11,12 @@ use crate::problem::{Answer, Problem};
 use crate::rate_limit::{RateLimit, Reserved};
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::id::{KindName, WorkerId};
+use tenure::id::{KindName, QueueName, WorkerId};
 use tenure::job::{Handlers, JobRunner, Jobs, RunnerOptions};
 use tenure::plugin::NodeHandle;
 use tenure::worker::{Worker, WorkerEnd, WorkerPhase, WorkerSpec, WorkerStatus};
@@ -124,6 +124,7 @@ pub(crate) struct RegistrationRequest {
     pub(crate) timeout_ms: u64,
     pub(crate) registration: Option<String>,
     pub(crate) kinds: Vec<KindName>,
+    pub(crate) queues: BTreeSet<QueueName>,
     pub(crate) concurrency: usize,
     /// The client's address, if known.
     pub(crate) client: Option<Peer>,
@@ -182,7 +183,8 @@ impl HttpWorkers {
                 let jobs = Arc::clone(&jobs);
                 handlers.on(kind.as_str(), move |context| HttpJobs::offer(Arc::clone(&jobs), context))
             });
-            let options = RunnerOptions { concurrency: request.concurrency, claims: request.concurrency };
+            let options =
+                RunnerOptions { queues: request.queues, ..RunnerOptions::at_once(request.concurrency) };
             WorkerHandle::Runner(JobRunner::start_with(&self.jobs, worker, handlers, options))
         };
         let member = Arc::new(HttpWorker {

@@ -8,7 +8,7 @@ use tenure::process::Supervisor;
 use tenure::store::{Condition, Store};
 use tenure_plugins::checks::{CheckResult, JobReport};
 use tenure_plugins::cluster_health::ClusterHealth;
-use tenure_plugins::schedules::{AgentFacts, Rules, ScheduleOptions, ScheduleRunner, read_file};
+use tenure_plugins::schedules::{Rules, ScheduleOptions, ScheduleRunner, read_file};
 
 fn document() -> Value {
     serde_json::to_value(tenure_server::document()).expect("JSON")
@@ -110,7 +110,7 @@ async fn the_documents_of_a_busy_cluster_are_as_described() {
     let health = ClusterHealth::new(&site.node);
     let specs = [health.process(), runner.process()];
     let _processes = Supervisor::new(specs).run(&site.node).expect("valid");
-    let agent = json!({"workerId": "w1", "kinds": ["poll"], "payload": AgentFacts::default().to_payload()});
+    let agent = json!({"workerId": "w1", "kinds": ["poll"]});
     let registration = site.post("/v1/workers", agent).await.json()["registration"].clone();
     let web = json!({"every": "1d", "failAfter": 1, "checks": [{"name": "home", "kind": "tcp", "host": "localhost", "port": 80}]});
     site.put("/v1/schedules/web", web.clone()).await.is(201);

@@ -104,6 +104,8 @@ pub mod name {
         JOB_ATTEMPTS = "attempts within their budget";
         /// No more jobs of a queue run at once than are allowed, but for those whose worker is gone or whose time is over.
         JOB_CONCURRENCY = "a queue within its limit";
+        /// A worker is given, and runs, only jobs of the queues it serves.
+        JOB_SERVED = "a worker gets only what it serves";
         /// A claimed job is given up only if its worker is gone or its time is over.
         JOB_PATIENT = "a claimed job is left to its worker";
         /// A worker changes only the state of jobs it was given.

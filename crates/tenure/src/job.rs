@@ -33,12 +33,10 @@
 //! A job's *result* counts once, but a job may *run* twice: a worker that fell silent may still run what it claimed while another
 //! attempt runs elsewhere. Guard what must not be done twice where it is done, by the job's id or by the epoch.
 
-mod assign;
 mod blob;
 mod carrier;
 mod dispatcher;
 mod documents;
-mod pool;
 mod queue;
 mod requests;
 mod runner;
@@ -47,7 +45,7 @@ mod submit;
 mod submitted;
 mod view;
 
-pub use assign::{Assign, Candidate, LeastLoaded};
+pub(crate) use dispatcher::Dispatching;
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
 pub use queue::Queue;
 pub(crate) use requests::RequestsCodec;
@@ -56,7 +54,7 @@ pub use spec::JobSpec;
 pub(crate) use submit::Submissions;
 pub use submit::{JOBS_PER_CALL_MAX, Receipt};
 pub use tenure_core::{
-    ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, LateResult, Needs, OutcomeKind, QueueSettings,
+    ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, Labels, LateResult, OutcomeKind, QueueSettings,
 };
 pub use view::JobList;
 
@@ -96,6 +94,7 @@ pub struct Jobs {
     pub(crate) fence: Fence,
     pub(crate) workers: watch::Receiver<Workers>,
     pub(crate) submissions: Submissions,
+    pub(crate) dispatching: Dispatching,
 }
 
 impl Jobs {

@@ -3,14 +3,12 @@
 use crate::common::{Member, Rig, sleep_ms};
 use crate::job_rig::*;
 use serde_json::json;
-use std::sync::Arc;
 use std::time::Duration;
 use tenure::Error;
 use tenure::error::ErrorKind;
-use tenure::id::WorkerId;
 use tenure::job::{
-    Assign, Candidate, Dispatcher, DispatcherEnd, DispatcherOptions, Handlers, JobOutcome, JobRecord,
-    JobRunner, JobSpec, JobState, OutcomeKind, RunnerEnd, RunnerOptions, Submitted,
+    Dispatcher, Handlers, JobOutcome, JobRunner, JobSpec, JobState, OutcomeKind, RunnerEnd, RunnerOptions,
+    Submitted,
 };
 use tenure::store::{Faults, Store};
 
@@ -112,6 +110,7 @@ async fn ef1_a_new_leader_restamps_what_nobody_claimed_and_it_runs_once() {
     // The worker is registered and does not look at its inbox: nobody claims.
     let worker = members[1].node.register_worker(worker_spec("w1")).expect("valid");
     worker.registered().await.expect("registered");
+    open_inbox(&rig).await;
     known(&members[0], 1).await;
     first.submit(JobSpec::new("t", "echo").worker("w1")).await.expect("taken");
     sleep_ms(500).await;
@@ -238,12 +237,14 @@ async fn failures_are_tried_again_with_a_pause_and_within_their_attempts() {
     let spec = JobSpec::new("t", "flaky").attempts(3).backoff(Duration::from_secs(20));
     dispatcher.submit(spec).await.expect("taken");
     dispatcher.submit(JobSpec::new("u", "unheard-of").attempts(1)).await.expect("taken");
-    let states = until_final(&mut updates, 2).await;
+    let states = until_final(&mut updates, 1).await;
     assert_eq!(states["t"], (JobState::Failed, "no".to_owned()));
     assert_eq!(log.ids(), ["t/1", "t/2", "t/3"]);
     let pauses = log.pauses_ms();
     assert!(pauses[0] >= 20_000 && pauses[1] >= 40_000, "{pauses:?}");
-    assert!(states["u"].1.contains("no handler"), "{states:?}");
+    let waits = dispatcher.jobs().await.iter().find(|job| job.id.as_str() == "u").cloned().expect("there");
+    assert_eq!((waits.state, waits.attempt), (JobState::Queued, 0), "nobody is given what it cannot do");
+    assert_eq!(&*waits.reason, "no worker of its queue runs jobs of kind unheard-of");
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,7 +280,7 @@ async fn limits_of_time_hold_on_both_sides() {
 async fn a_drained_worker_ends_what_runs_and_gives_back_the_rest() {
     let (_rig, leader, x) = two().await;
     let done = Log::default();
-    let options = RunnerOptions { concurrency: 1, claims: 8 };
+    let options = RunnerOptions { concurrency: 1, claims: 8, ..RunnerOptions::default() };
     let worker = x.node.register_worker(worker_spec("w1")).expect("valid");
     let first = JobRunner::start_with(&x.node.jobs(), worker, echo(&done, 3000), options);
     known(&leader, 1).await;
@@ -315,7 +316,7 @@ async fn nothing_is_given_to_a_worker_that_drains_until_it_begins_anew() {
     }
     // It is busy for seconds to come, and says at once that it takes nothing more.
     let draining = tokio::spawn(first.drain());
-    while dispatcher.draining().is_empty() {
+    while dispatcher.workers() > 0 {
         sleep_ms(100).await;
     }
     dispatcher.submit(for_w1("waits")).await.expect("valid");
@@ -326,7 +327,7 @@ async fn nothing_is_given_to_a_worker_that_drains_until_it_begins_anew() {
     let _second = runner(&x, "w1", &done, 0).await;
     let states = until_final(&mut updates, 2).await;
     assert!(states.values().all(|(state, _)| *state == JobState::Succeeded), "{states:?}");
-    assert!(dispatcher.draining().is_empty(), "its next life takes work again");
+    assert_eq!(dispatcher.workers(), 1, "its next life takes work again");
     assert_eq!(dispatcher.counts().lost, 0);
 }
 
@@ -538,22 +539,20 @@ async fn nobody_looks_often_while_there_is_nothing_to_do() {
     assert_eq!(x.node.metrics().jobs.requests - w, 12, "an idle worker looks every 5 s");
 }
 
-struct Panics;
-
-impl Assign for Panics {
-    fn assign(&self, _: &JobRecord, _: &[Candidate]) -> Result<WorkerId, String> {
-        panic!("a bug of the embedder's")
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_dispatcher_that_panics_does_not_pass_for_one_whose_leadership_ended() {
-    let (_rig, leader, _x) = two().await;
-    let guard = leader.node.lead().await.expect("it leads");
-    let options = DispatcherOptions { assign: Arc::new(Panics), ..DispatcherOptions::default() };
-    let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
-    // Whether it was recorded before the crash does not matter here.
-    let _ = dispatcher.submit(JobSpec::new("report-1", "echo")).await;
-    assert_eq!(dispatcher.ended().await, DispatcherEnd::Crashed);
-    assert!(leader.node.leadership().borrow().guard().is_some(), "the node goes on");
+async fn all_parts_of_a_program_share_one_dispatcher() {
+    let (_rig, leader, x) = two().await;
+    let done = Log::default();
+    let _w = runner(&x, "w1", &done, 0).await;
+    known(&leader, 1).await;
+    let (queue, scheduler) = (dispatcher(&leader).await, dispatcher(&leader).await);
+    let mut updates = scheduler.updates();
+    queue.submit(JobSpec::new("a", "echo")).await.expect("taken");
+    scheduler.submit(JobSpec::new("b", "echo")).await.expect("taken");
+    let states = until_final(&mut updates, 2).await;
+    assert!(states.values().all(|(state, _)| *state == JobState::Succeeded), "{states:?}");
+    drop(queue);
+    scheduler.submit(JobSpec::new("c", "echo")).await.expect("the other part goes on");
+    until_final(&mut updates, 1).await;
+    assert_eq!(scheduler.counts().created, 3, "one of them counted all");
 }

@@ -23,6 +23,9 @@ pub(crate) struct AgentArgs {
     /// The plugin type to register its worker with
     #[arg(long = "type", value_name = "TYPE", default_value = "poll")]
     pub(crate) plugin_type: String,
+    /// A queue to take jobs from; may be repeated [default: all queues]
+    #[arg(long = "queue", value_name = "NAME")]
+    pub(crate) queues: Vec<String>,
     /// Something it can do, for schedules to ask for; may be repeated
     #[arg(long = "capability", value_name = "NAME")]
     pub(crate) capabilities: Vec<String>,

@@ -5,7 +5,7 @@ use crate::out::say;
 use crate::schedules::{Place, moment, now_ms, span};
 use tenure::id::{CheckName, WorkerId};
 
-use tenure::job::JobRecord;
+use tenure::job::{JobRecord, JobState};
 use tenure_plugins::schedules::{CHECKS_KIND, JobInfo, JobRow};
 
 /// A job for people; [`JobRow`] has it for programs.
@@ -77,9 +77,8 @@ impl Row {
         );
         if !job.reason.is_empty() {
             say!("reason     {}", job.reason);
-        }
-        if let Some(why) = self.0.facts.why(job) {
-            say!("why        {why}");
+        } else if job.state == JobState::Queued {
+            say!("reason     none yet: the leader records one when a job has waited for a few seconds");
         }
         if let Some(words) = self.0.words() {
             say!("result     {words}");

@@ -5,7 +5,7 @@ mod plan;
 
 pub use io::{ClaimerAnswer, ClaimerCommand, ClaimerCounts, ClaimerOutput, ClaimerRequest, Refused};
 
-use super::model::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
+use super::model::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, Serves};
 use super::{QUICK_LOOKS, RETRY, next_request};
 use crate::document::{Content, Document, DocumentAnswer, Rules, State, Unreadable, What, Writer};
 use crate::election::Version;
@@ -14,6 +14,7 @@ use crate::machine::{Effect, In, Input, Machine, Now, Out, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// How many outcomes are remembered, so that an attempt delivered again is not run again.
 const REMEMBERED_MAX: usize = 256;
@@ -22,9 +23,10 @@ const REMEMBERED_MAX: usize = 256;
 pub struct ClaimerConfig {
     /// This life of the worker; new every time it starts.
     pub incarnation: Incarnation,
+    /// How many attempts run at the same time.
     pub concurrency: usize,
-    /// How many attempts are claimed at the same time, including running ones.
-    pub claims_max: usize,
+    /// What it takes, and how many attempts are claimed at the same time, including running ones.
+    pub serves: Arc<Serves>,
     /// How often it looks while something changes.
     pub fast_ms: u64,
     /// How often it looks while nothing changes.
@@ -229,7 +231,8 @@ impl Claimer {
             EntryState::Acked { by } | EntryState::Running { by } => other(by),
             EntryState::Dispatched | EntryState::Finished { .. } => false,
         });
-        let doubtful = claimed || doc.closed.as_ref().is_some_and(other);
+        let said = doc.serves.as_ref().is_some_and(|(by, _)| other(by));
+        let doubtful = claimed || said || doc.closed.as_ref().is_some_and(other);
         doubtful && self.confirmed.as_ref() != self.document.version() && !Mutant::JobSuccessorWrittenOff.on()
     }
 
@@ -368,6 +371,7 @@ impl Claimer {
                 id: entry.id.clone(),
                 attempt: entry.attempt,
                 epoch: entry.epoch,
+                queue: entry.queue.clone(),
                 kind: entry.kind.clone(),
                 payload: entry.payload.clone(),
                 timeout_ms: entry.timeout_ms,

@@ -180,6 +180,10 @@ impl<A: Assign> Dispatcher<A> {
     fn on_workers(&mut self, now: Time, list: BTreeMap<WorkerId, bool>, listed: bool, whole: bool) {
         self.table.news.loads.extend(list.keys().cloned());
         let before = self.workers.report(list, listed, whole);
+        let is_new = |worker: &WorkerId| before.get(worker) != Some(&true);
+        if self.assign.goes_by_inboxes() && self.workers.active().any(is_new) {
+            self.inboxes.seek(now);
+        }
         self.table.news.loads.extend(before.into_keys());
         self.workers.forget_gone(|worker| self.inboxes.get(worker).is_some());
         self.note_gone(now);
@@ -346,6 +350,7 @@ impl<A: Assign> Dispatcher<A> {
         self.serve(now);
         if self.is_ready() {
             self.judge(now);
+            self.tell_loads();
             self.assign_waiting(now);
             let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
             changed.iter().for_each(|id| self.retime(now, id));

@@ -14,7 +14,7 @@ use super::model::{Entry, InboxDoc, JOB_OBJECT_MAX_WEIGHT, entry_weight};
 use super::table::{Job, Table};
 use super::workers::Workers;
 use super::{QUICK_LOOKS, RETRY};
-use crate::document::{DocumentAnswer, Op, Read, What, Writer};
+use crate::document::{BackOff, DocumentAnswer, Op, Read, What, Writer};
 use crate::id::{JobId, WorkerId};
 use crate::machine::RequestId;
 use crate::time::Time;
@@ -23,6 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Up to this many inboxes are read one by one; more are listed. A read costs a twelfth of a list and returns what changed.
 const READ_EACH_MAX: usize = 2;
+
+/// A worker that has registered creates its inbox at once. If it is not there yet, it is looked for a few times, and longer only
+/// if a job waits for somebody to take it.
+const SEEKS: u32 = 4;
+const SEEK: BackOff = BackOff { first_ms: 1000, max_ms: 64_000 };
 
 /// Recorded results leave the inbox with the next dispatch, or after this long: one write less per batch under load.
 fn recorded_results_ms(config: &DispatcherConfig) -> u64 {
@@ -59,6 +64,10 @@ pub(super) struct Inboxes {
     listed: bool,
     /// Lists show other versions than reads do, so their stamps are compared instead.
     list_misnames: bool,
+    /// When to list them because one may be new, how often that was done in vain, and whether a job waits for that.
+    seek_at: Option<Time>,
+    seeks: u32,
+    wanting: bool,
     poll_at: Option<Time>,
     poll_ms: u64,
     /// When a look last found something, and how many empty looks may still stay quick.
@@ -80,6 +89,9 @@ impl Inboxes {
             list_due: Time(0),
             listed: false,
             list_misnames: false,
+            seek_at: None,
+            seeks: 0,
+            wanting: false,
             poll_at: None,
             poll_ms: config.fast_ms,
             moved_at: None,
@@ -279,6 +291,7 @@ impl Inboxes {
             }
         }
         if first {
+            self.seek_at = self.seek_at.map(|_| now + SEEK.first_ms);
             busy.for_each(|worker| self.create(&worker));
         }
         true
@@ -286,10 +299,43 @@ impl Inboxes {
 
     // ---- looking ----
 
+    /// A worker is new: it has an inbox, or will have one soon.
+    pub(super) fn seek(&mut self, now: Time) {
+        (self.seeks, self.seek_at) = (0, Some(now));
+    }
+
+    /// Whether a job waits that none of the known workers takes: another one may, or one of them since its inbox was read.
+    pub(super) fn want(&mut self, now: Time, wanting: bool) {
+        self.wanting = wanting;
+        if wanting && self.seek_at.is_none() {
+            self.seek_at = Some(now + SEEK.pause_ms(self.seeks));
+        }
+    }
+
+    fn look_for_new(&mut self, view: &View<'_>, sink: &mut Sink<'_>) {
+        if !self.listed || self.seek_at.is_none_or(|at| view.now < at) {
+            return;
+        }
+        let is_missing = |worker: &WorkerId| self.get(worker).and_then(Inbox::serves).is_none();
+        let missing = self.seeks < SEEKS && view.workers.active().any(is_missing);
+        self.seek_at = None;
+        if missing || (self.wanting && !view.table.waiting().is_empty()) {
+            self.seek_at = Some(view.now + SEEK.pause_ms(self.seeks));
+            self.seeks = self.seeks.saturating_add(1);
+            self.send_list(view.now, sink);
+        }
+    }
+
     fn quicken(&mut self, now: Time, config: &DispatcherConfig, any_claimed: bool, moves: bool) {
         let soon = |at: Time| now.since(at) <= config.slow_ms.saturating_mul(2);
-        if moves && self.moved_at.replace(now).is_some_and(soon) {
-            self.quick_looks = QUICK_LOOKS;
+        let steady = self.moved_at.is_some_and(soon);
+        if moves {
+            self.moved_at = Some(now);
+        }
+        match (steady, moves) {
+            (true, true) => self.quick_looks = QUICK_LOOKS,
+            (false, _) => self.quick_looks = 0,
+            (true, false) => {}
         }
         let first = if self.quick_looks > 0 || any_claimed { 1 } else { 2 };
         self.poll_ms = (config.fast_ms * first).min(config.slow_ms);
@@ -321,6 +367,7 @@ impl Inboxes {
     /// Looks where something is expected to change, if it is time.
     pub(super) fn poll(&mut self, view: &View<'_>, sink: &mut Sink<'_>) {
         let View { now, config, .. } = *view;
+        self.look_for_new(view, sink);
         if self.poll_at.is_some_and(|due| now < due) {
             return;
         }
@@ -425,7 +472,11 @@ impl Inboxes {
     pub(super) fn due_at(&self, now: Time) -> Option<Time> {
         let list = (!self.listed && self.list.is_none()).then_some(self.list_due);
         let timer = self.timers.iter().map(|(at, _)| *at).find(|at| *at > now);
-        [list, self.poll_at, timer].into_iter().flatten().filter(|at| *at > now).min()
+        [list, self.seek_at.filter(|_| self.listed), self.poll_at, timer]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now)
+            .min()
     }
 }
 
@@ -453,6 +504,7 @@ mod tests {
             attempt,
             epoch: Epoch(1),
             dispatched_at: 0,
+            queue: name("default"),
             kind: name("k"),
             payload: record("t1").payload,
             timeout_ms: 2000,
@@ -533,7 +585,7 @@ mod tests {
         let (id, _) = ask(&mut inboxes, &table, &super::super::fixtures::ledger()).expect("a read");
         let nonce = Nonce { incarnation: Incarnation(9), sequence: 1 };
         let stamp = Stamp { epoch: Epoch(1), owner: Incarnation(3), nonce };
-        let body = InboxDoc { closed: Some(Incarnation(9)), entries: Vec::new() };
+        let body = InboxDoc { closed: Some(Incarnation(9)), ..InboxDoc::default() };
         let found = Read::Found { stamp, body, version: Version::new("1") };
         let answer = DocumentAnswer::Read(found);
         let news = inboxes.answered(Time(1000), &config(), false, id, &name("w1"), answer);

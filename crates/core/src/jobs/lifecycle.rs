@@ -7,7 +7,6 @@ use super::dispatcher::DispatcherConfig;
 use super::inboxes::Inbox;
 use super::model::{JobState, Outcome, OutcomeKind};
 use super::table::{AttemptEnd, Job, Transition, Withdraw};
-use super::workers::Workers;
 use crate::id::WorkerId;
 use crate::mutants::Mutant;
 use crate::time::Time;
@@ -62,7 +61,8 @@ fn judge_unclaimed(job: &Job, at: AtWorker<'_>, now: Time, config: &DispatcherCo
     } else if is_expired(job, now) {
         Some(Withdraw::Expire)
     } else {
-        let no_hope = at.gone_since.is_some() || at.inbox.is_some_and(Inbox::refuses_jobs);
+        let refuses = |inbox: &Inbox| inbox.refuses_jobs() || !inbox.takes(job.record());
+        let no_hope = at.gone_since.is_some() || at.inbox.is_some_and(refuses);
         (overdue || no_hope).then_some(Withdraw::Requeue)
     };
     match why {
@@ -187,28 +187,6 @@ pub(super) fn conclude(job: &Job, outcome: &Outcome, given_up: bool, why: &str, 
     Transition::Requeue { attempt, pause_ms, reason }
 }
 
-/// Why a job cannot go to this worker now; `None` if it can.
-pub(super) fn refusal(
-    worker: &WorkerId,
-    workers: &Workers,
-    inbox: Option<&Inbox>,
-    has_room: impl FnOnce() -> bool,
-) -> Option<String> {
-    if !workers.are_known() {
-        Some("the workers are not known yet".to_owned())
-    } else if !workers.is_active(worker) {
-        Some(format!("worker {worker} is not active"))
-    } else if inbox.is_some_and(Inbox::is_unreadable) {
-        Some(format!("the inbox of worker {worker} cannot be read"))
-    } else if inbox.is_some_and(Inbox::refuses_jobs) {
-        Some(format!("worker {worker} drains"))
-    } else if !has_room() {
-        Some(format!("the inbox of worker {worker} is full"))
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{WRITER, config, name, record, table};
@@ -298,20 +276,5 @@ mod tests {
         assert!(matches!(second, Transition::End { state: JobState::Failed, .. }), "{second:?}");
         let returned = conclude(job, &Outcome::bare(OutcomeKind::Returned), false, "", Time(3500));
         assert!(matches!(returned, Transition::Requeue { attempt: AttemptEnd::Returned, .. }));
-    }
-
-    #[test]
-    fn every_refusal_names_its_reason() {
-        let (worker, mut workers) = (name("w1"), Workers::default());
-        let why = |workers: &Workers, inbox: Option<&Inbox>, room| {
-            refusal(&worker, workers, inbox, || room).unwrap_or_default()
-        };
-        assert_eq!(why(&workers, None, true), "the workers are not known yet");
-        workers.report([(name("w1"), false)].into(), true, true);
-        assert_eq!(why(&workers, None, true), "worker w1 is not active");
-        workers.report([(name("w1"), true)].into(), true, true);
-        assert_eq!(why(&workers, Some(&unreadable()), true), "the inbox of worker w1 cannot be read");
-        assert_eq!(why(&workers, None, false), "the inbox of worker w1 is full");
-        assert_eq!(why(&workers, None, true), "");
     }
 }

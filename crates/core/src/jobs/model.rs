@@ -19,6 +19,12 @@ pub const JOB_OBJECT_MAX_WEIGHT: usize = 480 * 1024;
 /// Most series that a shard remembers.
 pub const JOB_SERIES_MAX: usize = 500;
 
+/// Most bytes of all names in what a worker serves.
+pub const JOB_SERVES_MAX_BYTES: usize = 16 * 1024;
+
+/// Most jobs that a worker takes at once.
+pub const JOB_SLOTS_MAX: u32 = 256;
+
 /// Most late results that a job remembers; further ones are only counted.
 pub const JOB_LATE_MAX: usize = 8;
 
@@ -189,22 +195,59 @@ pub struct LateResult {
     pub kind: OutcomeKind,
 }
 
-/// What a worker must have to run a job.
+/// Where a worker is and what it can do, or what a job needs of its worker.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct Needs {
-    /// The worker's partition; `None`: any.
+pub struct Labels {
+    /// The worker's partition; if a job names none, any will do.
     pub partition: Option<Label>,
-    /// The worker's domain; `None`: any.
+    /// The worker's domain; if a job names none, any will do.
     pub domain: Option<Label>,
-    /// The worker must have all of these.
+    /// What the worker can do; it must have all that a job names.
     pub capabilities: BTreeSet<Label>,
 }
 
-impl Needs {
+impl Labels {
     /// The bytes of all labels.
     fn len(&self) -> usize {
         let labels = self.partition.iter().chain(&self.domain).chain(&self.capabilities);
         labels.map(|label| label.as_str().len() + 4).sum()
+    }
+}
+
+/// Which jobs a worker takes, and how many at once.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Serves {
+    /// Only jobs of these queues; empty: of every queue.
+    pub queues: BTreeSet<QueueName>,
+    /// Only jobs of these kinds; empty: of every kind.
+    pub kinds: BTreeSet<KindName>,
+    /// Most jobs that it takes at once, including those that wait in its inbox.
+    pub slots: u32,
+    /// What it has, for jobs that need something.
+    pub labels: Labels,
+}
+
+impl Serves {
+    /// Every queue and every kind, this many at once.
+    pub fn anything(slots: u32) -> Serves {
+        Serves { queues: BTreeSet::new(), kinds: BTreeSet::new(), slots, labels: Labels::default() }
+    }
+
+    /// Whether it takes jobs of this queue.
+    pub fn takes_queue(&self, queue: &QueueName) -> bool {
+        self.queues.is_empty() || self.queues.contains(queue)
+    }
+
+    /// Whether it takes jobs of this kind.
+    pub fn takes_kind(&self, kind: &KindName) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(kind)
+    }
+
+    /// The bytes of all names.
+    pub fn names_len(&self) -> usize {
+        let queues = self.queues.iter().map(QueueName::as_str);
+        let names = queues.chain(self.kinds.iter().map(KindName::as_str));
+        names.map(|name| name.len() + 4).sum::<usize>() + self.labels.len()
     }
 }
 
@@ -226,7 +269,7 @@ pub struct JobRecord {
     /// The worker it was requested for; `None` means any worker.
     pub target: Option<WorkerId>,
     /// What that worker must have.
-    pub needs: Needs,
+    pub needs: Labels,
     /// The queue it waits in.
     pub queue: QueueName,
     /// In its queue, higher ones are first; 0 to [`JOB_PRIORITY_MAX`].
@@ -269,7 +312,7 @@ impl JobRecord {
             payload: Arc::from([]),
             limits,
             target: None,
-            needs: Needs::default(),
+            needs: Labels::default(),
             queue: QueueName::default(),
             priority: JOB_PRIORITY,
             submitted_ms: 0,
@@ -352,6 +395,8 @@ pub struct Entry {
     pub epoch: Epoch,
     /// When that leader stamped it, in ms on its wall clock. Affects only a fence's grace, which it can only shorten.
     pub dispatched_at: i64,
+    /// The queue that the job waited in.
+    pub queue: QueueName,
     /// Tells the worker which handler to run.
     pub kind: KindName,
     /// Input for the handler. Empty once the attempt is over.
@@ -388,9 +433,13 @@ pub(crate) fn entry_weight(payload: usize) -> usize {
     payload + JOB_RESULT_MAX_BYTES + 768
 }
 
-/// The content of a worker's inbox. Its leader owns it; the worker writes it as a guest.
+/// The content of a worker's inbox. The worker creates it and writes it as a guest; the leader owns it once it has written it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct InboxDoc {
+    /// Which jobs the worker takes, and the life of the worker that said so; `None` before one has. Only workers change it,
+    /// and the store refuses any write a leader had in flight in the meantime: so a job is given to a worker only if it serves
+    /// such jobs at that moment.
+    pub serves: Option<(Incarnation, Arc<Serves>)>,
     /// The life of the worker that takes no more: it is draining or has drained. The next life reopens the inbox. Only
     /// workers change this, and the store refuses any write a leader had in flight in the meantime.
     pub closed: Option<Incarnation>,

@@ -35,6 +35,11 @@ impl Workers {
         self.list.as_ref().is_some_and(|list| list.get(worker) == Some(&true))
     }
 
+    pub(super) fn active(&self) -> impl Iterator<Item = &WorkerId> {
+        let all = self.list.iter().flatten();
+        all.filter(|(_, active)| **active).map(|(worker, _)| worker)
+    }
+
     /// Whether the registry does not know the worker any more.
     pub(super) fn is_unheard_of(&self, worker: &WorkerId) -> bool {
         self.listed && self.whole && self.list.as_ref().is_some_and(|list| !list.contains_key(worker))

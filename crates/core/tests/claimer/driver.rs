@@ -6,7 +6,8 @@ use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Stamp};
 use tenure_core::machine::{Effect, In, Input, Machine, Now, Out};
 use tenure_core::{
     Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest, Entry, EntryState,
-    Epoch, Expect, InboxDoc, Incarnation, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WriteAnswer,
+    Epoch, Expect, InboxDoc, Incarnation, Nonce, Outcome, OutcomeKind, QueueName, RequestId, Serves, Time,
+    Version, WriteAnswer,
 };
 use tenure_core::{JobId, KindName};
 
@@ -30,7 +31,7 @@ pub(crate) fn config() -> ClaimerConfig {
     ClaimerConfig {
         incarnation: ME,
         concurrency: 2,
-        claims_max: 3,
+        serves: Arc::new(Serves::anything(3)),
         fast_ms: 100,
         slow_ms: 800,
         linger_ms: 50,
@@ -50,6 +51,7 @@ pub(crate) fn entry(name: &str, state: EntryState) -> Entry {
         attempt,
         epoch: Epoch(3),
         dispatched_at: 0,
+        queue: QueueName::default(),
         kind: KindName::new("k").expect("valid"),
         payload: Arc::from(*b"x"),
         timeout_ms: 1000,
@@ -92,7 +94,7 @@ impl Driver {
     pub(crate) fn new(config: ClaimerConfig) -> Driver {
         let nonce = Nonce { incarnation: Incarnation(1), sequence: 1 };
         let stamp = Stamp { epoch: Epoch(3), owner: Incarnation(1), nonce };
-        let inbox = InboxDoc::default();
+        let inbox = InboxDoc { serves: Some((ME, Arc::clone(&config.serves))), ..InboxDoc::default() };
         let core = Claimer::new(config);
         let (requests, nonces) = (BTreeSet::new(), BTreeSet::new());
         Driver { core, now: 0, open: None, stamp, inbox, version: 1, requests, nonces }
@@ -115,7 +117,7 @@ impl Driver {
                 assert!(self.open.replace((id, write)).is_none(), "one at a time");
                 words
             }
-            Effect::Output(ClaimerOutput::Run { id, attempt, epoch, kind, payload, timeout_ms }) => {
+            Effect::Output(ClaimerOutput::Run { id, attempt, epoch, kind, payload, timeout_ms, .. }) => {
                 assert_eq!((epoch, kind.as_str(), &*payload, timeout_ms), (Epoch(3), "k", &b"x"[..], 1000));
                 format!("run {id}/{attempt}")
             }
@@ -137,12 +139,18 @@ impl Driver {
                 (format!("read{}", unless.unwrap_or_default()), None)
             }
             ClaimerRequest::Inbox(DocumentRequest::Write { stamp, body, expect }, _) => {
-                let Expect::Version(version) = expect else { panic!("it creates no inbox: {body:?}") };
+                let over = match expect {
+                    Expect::Version(version) => {
+                        let owner = (self.stamp.epoch, self.stamp.owner);
+                        assert_eq!((stamp.epoch, stamp.owner), owner, "it is not its own");
+                        format!("over {}", version.as_str())
+                    }
+                    Expect::Absent => "new".to_owned(),
+                };
                 assert!(self.nonces.insert(stamp.nonce.sequence) && stamp.nonce.incarnation == ME);
-                assert_eq!((stamp.epoch, stamp.owner), (self.stamp.epoch, self.stamp.owner), "not its own");
                 let entries: Vec<String> = body.entries.iter().map(shown).collect();
                 let closed = if body.closed == Some(ME) { " closed" } else { "" };
-                let words = format!("write over {}: {}{closed}", version.as_str(), entries.join(", "));
+                let words = format!("write {over}: {}{closed}", entries.join(", "));
                 (words, Some((stamp, body)))
             }
             ClaimerRequest::Inbox(DocumentRequest::Remove, _) => panic!("it removes nothing"),

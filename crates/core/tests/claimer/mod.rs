@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tenure_core::document::Read;
 use tenure_core::machine::Input;
 use tenure_core::{
-    ClaimerAnswer, ClaimerConfig, ClaimerCounts, EntryState, Outcome, OutcomeKind, RequestId, Version,
-    WriteAnswer,
+    ClaimerAnswer, ClaimerConfig, ClaimerCounts, EntryState, Outcome, OutcomeKind, RequestId, Serves,
+    Version, WriteAnswer,
 };
 
 #[test]
@@ -18,16 +18,64 @@ fn it_looks_at_once_and_then_less_and_less_often() {
     let mut driver = Driver::new(config());
     assert_eq!((driver.at(), driver.wake(5000)), (Some(0), vec!["read".to_owned()]));
     assert_eq!(driver.at(), None, "the answer will come");
-    assert_eq!(driver.read(5010, Read::Absent), [""; 0]);
-    for (at, next) in [(5110, 5310), (5310, 5710), (5710, 6510), (6510, 7310), (7310, 8110)] {
+    assert_eq!(driver.found(5010, Vec::new()), [""; 0]);
+    for (at, next) in [(5110, 5210), (5210, 5410), (5410, 5810), (5810, 6610), (6610, 7410)] {
         assert_eq!((driver.at(), driver.wake(at - 1)), (Some(at), Vec::new()), "not before");
-        assert_eq!(driver.wake(at), ["read"]);
-        assert_eq!(driver.read(at, Read::Absent), [""; 0]);
+        assert_eq!(driver.wake(at), ["read unless 2"]);
+        assert_eq!(driver.read(at, Read::Unchanged), [""; 0]);
         assert_eq!(driver.at(), Some(next));
     }
-    assert_eq!(driver.look(7350), ["read"], "unless it is told to");
-    assert_eq!(driver.read(7350, Read::Absent), [""; 0]);
-    assert_eq!(driver.at(), Some(7450), "and again soon");
+    assert_eq!(driver.look(6650), ["read unless 2"], "unless it is told to");
+    assert_eq!(driver.read(6650, Read::Unchanged), [""; 0]);
+    assert_eq!(driver.at(), Some(6750), "and again soon");
+}
+
+#[test]
+fn the_first_thing_it_does_is_to_say_which_jobs_it_takes() {
+    let mut driver = Driver::new(config());
+    driver.wake(1000);
+    assert_eq!(driver.read(1000, Read::Absent), ["write new: "]);
+    let said = |driver: &Driver| driver.open.clone().and_then(|(_, write)| write?.1.serves);
+    assert_eq!(said(&driver), Some((ME, config().serves)));
+    assert_eq!(driver.won(1010), [""; 0]);
+    // A leader has removed it, because nobody had heard of the worker for long.
+    let at = driver.at().expect("a look");
+    assert_eq!(driver.wake(at), ["read unless 2"]);
+    assert_eq!(driver.read(at, Read::Absent), ["write new: "], "it is still there");
+}
+
+#[test]
+fn what_a_former_life_took_is_replaced_once_the_id_is_confirmed() {
+    let mut driver = Driver::new(config());
+    let before = Some((FORMER, Arc::new(Serves::anything(9))));
+    driver.inbox.serves.clone_from(&before);
+    driver.wake(1000);
+    assert_eq!(driver.found(1000, Vec::new()), ["confirm"]);
+    assert_eq!(driver.confirmed(1010, false), [""; 0], "a successor may have said this");
+    let at = driver.at().expect("another look");
+    driver.wake(at);
+    assert_eq!(driver.read(at, Read::Unchanged), ["confirm"]);
+    assert_eq!(driver.confirmed(at, true), ["write over 2: "]);
+    driver.won(at);
+    assert_eq!(driver.inbox.serves, Some((ME, config().serves)));
+}
+
+#[test]
+pub(crate) fn what_only_a_former_life_took_is_given_back() {
+    let mut serves = Serves::anything(3);
+    serves.queues.insert("mail".parse().expect("valid"));
+    let mut driver = Driver::new(ClaimerConfig { serves: Arc::new(serves), ..config() });
+    driver.wake(1000);
+    let mut entries = new(&["t1/1", "t2/1"]);
+    entries[1].queue = "mail".parse().expect("valid");
+    assert_eq!(driver.found(1000, entries), ["write over 2: t1/1 returned, t2/1 running"]);
+}
+
+#[test]
+fn one_that_is_about_to_leave_creates_nothing() {
+    let mut driver = Driver::new(config());
+    driver.drain(1000);
+    assert_eq!(driver.read(1000, Read::Absent), ["drained"]);
 }
 
 #[test]
@@ -35,7 +83,7 @@ fn a_nudge_does_not_put_off_a_look_that_is_overdue() {
     let mut driver = Driver::new(config());
     assert_eq!(driver.look(0), ["read"]);
     assert_eq!(driver.look(10), [""; 0], "one is under way");
-    assert_eq!(driver.read(20, Read::Absent), [""; 0]);
+    assert_eq!(driver.found(20, Vec::new()), [""; 0]);
     assert_eq!(driver.at(), Some(120));
 }
 
@@ -180,10 +228,10 @@ fn what_waited_and_vanished_may_come_again() {
 fn without_an_inbox_nothing_is_its_own() {
     let mut driver = Driver::busy(1000, &["t1/1"]);
     driver.wake(1100);
-    assert_eq!(driver.read(1100, Read::Absent), ["drop t1/1"]);
+    assert_eq!(driver.read(1100, Read::Absent), ["drop t1/1", "write new: "]);
     assert_eq!((driver.core.in_hand(), driver.core.counts().orphaned), (0, 1));
-    assert_eq!(driver.at(), Some(1200), "it goes on looking");
-    assert_eq!(driver.wake(1200), ["read"]);
+    assert_eq!((driver.won(1100), driver.at()), (Vec::new(), Some(1200)), "it goes on looking");
+    assert_eq!(driver.wake(1200), ["read unless 4"]);
 }
 
 #[test]
@@ -200,7 +248,8 @@ fn what_runs_goes_on_while_the_inbox_cannot_be_read() {
 fn outcomes_are_remembered_for_so_many_attempts() {
     let names: Vec<String> = (0..256).map(|number| format!("t{number}/1")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut driver = Driver::new(ClaimerConfig { concurrency: 300, claims_max: 300, ..config() });
+    let mut driver =
+        Driver::new(ClaimerConfig { concurrency: 300, serves: Arc::new(Serves::anything(300)), ..config() });
     driver.wake(1000);
     driver.found(1000, new(&names));
     assert_eq!(driver.won(1000).len(), 256);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::machine::{Effect, In, Input, Machine, Now, Out, Request};
 use tenure_core::{
-    Ask, Asked, Assign, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher,
-    DispatcherConfig, Entry, EntryState, Epoch, Expect, InboxDoc, InboxListed, Incarnation, JobId, JobLimits,
-    JobRecord, JobState, LedgerDoc, Nonce, Outcome, OutcomeKind, RequestId, RequestsDoc, Time, Version,
-    WorkerId, WriteAnswer,
+    Ask, Asked, Assign, Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest,
+    Dispatcher, DispatcherConfig, Entry, EntryState, Epoch, Expect, InboxDoc, InboxListed, Incarnation,
+    JobId, JobLimits, JobRecord, JobState, LedgerDoc, Load, NoWorker, Nonce, Outcome, OutcomeKind, RequestId,
+    RequestsDoc, Serves, Time, Version, WorkerId, WriteAnswer,
 };
 
 pub(crate) const ME: Incarnation = Incarnation(7);
@@ -30,6 +30,8 @@ pub(crate) struct Told {
     /// Which jobs it was asked about, and which workers' load it was told.
     pub(crate) asked: Vec<JobId>,
     pub(crate) loads: Vec<(WorkerId, Option<usize>)>,
+    /// Set if it chooses as in production, by what workers say.
+    candidates: Option<Candidates>,
 }
 
 impl Assign for Told {
@@ -42,14 +44,29 @@ impl Assign for Told {
         }
     }
 
-    fn load(&mut self, worker: &WorkerId, in_flight: Option<usize>) {
-        self.loads.push((worker.clone(), in_flight));
+    fn goes_by_inboxes(&self) -> bool {
+        self.candidates.is_some()
     }
 
-    fn assign(&mut self, job: &JobRecord) -> Result<WorkerId, String> {
+    fn worker(&mut self, worker: &WorkerId, now: Option<(Option<&Arc<Serves>>, Load)>) {
+        let free = now.and_then(|(_, load)| match load {
+            Load::Out(out) => Some(out),
+            Load::NoRoom | Load::Draining => None,
+        });
+        self.loads.push((worker.clone(), free));
+        if let Some(candidates) = &mut self.candidates {
+            candidates.worker(worker, now);
+        }
+    }
+
+    fn assign(&mut self, job: &JobRecord) -> Result<WorkerId, NoWorker> {
         self.asked.push(job.id.clone());
+        if let Some(candidates) = &mut self.candidates {
+            return candidates.assign(job);
+        }
         let always = self.always.clone().ok_or_else(|| job.reason.to_string());
-        self.choices.remove(&job.id).unwrap_or(always)
+        let choice = self.choices.remove(&job.id).unwrap_or(always);
+        choice.map_err(|reason| NoWorker { reason, later: true })
     }
 }
 
@@ -176,6 +193,7 @@ pub(crate) fn entry(attempt: &str, state: EntryState) -> Entry {
         attempt: attempt.parse().expect("a number"),
         epoch: Epoch(1),
         dispatched_at: 0,
+        queue: name("default"),
         kind: name(id),
         payload: Arc::from(payload),
         timeout_ms: 2000,
@@ -193,7 +211,7 @@ pub(crate) fn ledger(jobs: Vec<JobRecord>) -> Stored<LedgerDoc> {
 }
 
 pub(crate) fn inbox(entries: Vec<Entry>) -> Stored<InboxDoc> {
-    Stored::of(InboxDoc { closed: None, entries }, 1, FORMER)
+    Stored::of(InboxDoc { entries, ..InboxDoc::default() }, 1, FORMER)
 }
 
 fn record_words(record: &JobRecord) -> String {
@@ -267,8 +285,17 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(config: DispatcherConfig) -> Driver {
+        Driver::choosing(config, Told::default())
+    }
+
+    /// One that chooses as in production, by what workers say in their inboxes.
+    pub(crate) fn by_inboxes(config: DispatcherConfig) -> Driver {
+        Driver::choosing(config, Told { candidates: Some(Candidates::default()), ..Told::default() })
+    }
+
+    fn choosing(config: DispatcherConfig, told: Told) -> Driver {
         Driver {
-            core: Dispatcher::new(config.clone(), Told::default()),
+            core: Dispatcher::new(config.clone(), told),
             config,
             now: 1000,
             open: Vec::new(),

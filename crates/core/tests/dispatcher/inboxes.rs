@@ -2,7 +2,6 @@
 
 use crate::dispatcher::driver::*;
 use tenure_core::document::*;
-use tenure_core::machine::{Effect, Input, Machine, Now};
 use tenure_core::*;
 
 #[test]
@@ -359,48 +358,4 @@ fn nothing_is_put_into_the_inbox_of_a_worker_that_is_gone() {
     driver.serve();
     assert_eq!(driver.inboxes[&name("w1")].0.entries.len(), 0);
     assert_eq!(driver.state("t1"), JobState::Queued);
-}
-
-#[test]
-fn a_worker_whose_inbox_cannot_be_read_is_not_chosen() {
-    let mut core = Dispatcher::new(config(), LeastLoaded::default());
-    let list = ["w1", "w2"].map(|worker| (name(worker), true)).into();
-    let workers = DispatchCommand::Workers { list, listed: true, whole: true };
-    let submit = DispatchCommand::Submit(vec![(1, job("t1"))]);
-    let mut inputs = vec![Input::Command(submit), Input::Command(workers)];
-    let now = Now { at: Time(1000), wall_ms: 1000 };
-    let mut version = 0;
-    while let Some(input) = inputs.pop() {
-        let mut out = Vec::new();
-        core.handle(now, input, &mut out);
-        core.handle(now, Input::Wake, &mut out);
-        for effect in out {
-            let Effect::Request(id, request) = effect else { continue };
-            version += 1;
-            let won = WriteAnswer::Won(Version::new(&version.to_string()));
-            let answer = match request {
-                DispatchRequest::ListInboxes => {
-                    let line = InboxListed { worker: name("w1"), version: None, stamp: (1, 1) };
-                    DispatchAnswer::Listed(Some(vec![line]))
-                }
-                DispatchRequest::Inbox(worker, DocumentRequest::Read { .. }) => {
-                    DispatchAnswer::Inbox(worker, DocumentAnswer::Read(nonsense()))
-                }
-                DispatchRequest::Inbox(worker, _) => {
-                    DispatchAnswer::Inbox(worker, DocumentAnswer::Written(won))
-                }
-                DispatchRequest::Ledger(part, DocumentRequest::Read { .. }) => {
-                    DispatchAnswer::Ledger(part, DocumentAnswer::Read(Read::Absent))
-                }
-                DispatchRequest::Ledger(part, _) => {
-                    DispatchAnswer::Ledger(part, DocumentAnswer::Written(won))
-                }
-                DispatchRequest::Requests(_) => DispatchAnswer::Requests(DocumentAnswer::Read(Read::Absent)),
-                DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(part, true),
-            };
-            inputs.push(Input::Answer(id, answer));
-        }
-    }
-    let job = core.jobs().next().expect("it was submitted");
-    assert_eq!((job.state, job.worker.clone()), (JobState::Dispatched, Some(name("w2"))), "{}", job.reason);
 }

@@ -10,6 +10,7 @@ pub(crate) mod looks;
 pub(crate) mod queues;
 pub(crate) mod requests;
 pub(crate) mod retries;
+pub(crate) mod serving;
 
 use driver::{Driver, acked, assign, cancel, config, entry, inbox, job, out};
 use tenure_core::machine::Input;

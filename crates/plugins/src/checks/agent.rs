@@ -5,7 +5,7 @@ use super::allowed::AllowedCommand;
 use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 use super::link_local::LinkLocal;
 use super::report::{CheckResult, JobReport};
-use crate::schedules::assign::CHECKS_KIND;
+use crate::schedules::CHECKS_KIND;
 use crate::schedules::problem::shortened;
 use crate::schedules::read::{self, KINDS, Rules};
 use crate::schedules::schedule::{CheckSpec, VERSION};

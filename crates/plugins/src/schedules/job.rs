@@ -1,13 +1,10 @@
 //! A job as people want to see it, read from its record in the ledger.
 
-use super::assign::{NoWorker, needs_of};
 use super::schedule::Schedule;
 use crate::checks::report::JobReport;
 use serde_json::Value;
 use tenure::id::CheckName;
-use tenure::job::Needs;
-
-use tenure::job::{JobRecord, JobState};
+use tenure::job::JobRecord;
 
 /// What a job's record says about the job. Pure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -16,8 +13,6 @@ pub struct JobFacts {
     /// When it was due: wall clock, in ms. A job run on request is due when it was created. `None` if the job ended without a
     /// report, so nobody can tell any more.
     pub due_ms: Option<u64>,
-    /// What a worker must have; known only for an open job.
-    pub needs: Option<Needs>,
     /// The outcome, if its agent reported one.
     pub report: Option<JobReport>,
     /// The names of its checks, if the job itself lists them: only while it is open.
@@ -36,7 +31,6 @@ impl JobFacts {
             |check: &Value| CheckName::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
         JobFacts {
             due_ms: due.or((job.watermark > 0).then_some(job.watermark)).or(submitted),
-            needs: needs_of(&job.payload),
             names: checks.iter().filter_map(name).collect(),
             report,
         }
@@ -55,32 +49,6 @@ impl JobFacts {
             None => (1..=count).map(|place| format!("check {place}")).collect(),
         }
     }
-
-    /// Why it is not done, as a sentence; `None` if there is nothing to explain.
-    pub fn why(&self, job: &JobRecord) -> Option<String> {
-        match job.state {
-            JobState::Queued | JobState::Expired => {}
-            JobState::Dispatched
-            | JobState::Acked
-            | JobState::Running
-            | JobState::Succeeded
-            | JobState::Partial
-            | JobState::Failed
-            | JobState::TimedOut
-            | JobState::Cancelled
-            | JobState::Lost => return None,
-        }
-        // For an expired job, the name is at the end of the reason.
-        let name = job.reason.rsplit(": ").next().unwrap_or_default();
-        match NoWorker::named(name) {
-            Some(why) => Some(why.sentence(self.needs.as_ref())),
-            None if job.reason.is_empty() && job.state == JobState::Queued => {
-                let why = "no reason yet: the leader records one when a job has waited for a few seconds";
-                Some(why.to_owned())
-            }
-            None => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -89,7 +57,7 @@ mod tests {
     use crate::checks::CheckResult;
     use crate::schedules::{Rules, read_file};
     use std::sync::Arc;
-    use tenure::job::JobSpec;
+    use tenure::job::{JobSpec, JobState};
 
     fn schedule() -> Schedule {
         let text = "[{id: web, every: 10s, partition: eu, capabilities: [icmp], checks: [{name: home, kind: dns, host: h}]}]";
@@ -100,23 +68,6 @@ mod tests {
         let spec =
             JobSpec::new("web-7", "poll").series("web").watermark(7).payload(schedule().job_payload(7));
         JobRecord { state, reason: Arc::from(reason), ..spec.record().expect("valid") }
-    }
-
-    #[test]
-    fn a_waiting_job_says_what_is_missing() {
-        let says = |state, reason: &str| {
-            let job = job(state, reason);
-            JobFacts::of(&job).why(&job).unwrap_or_default()
-        };
-        assert!(says(JobState::Queued, "wrong_partition").contains("partition eu"));
-        assert!(says(JobState::Queued, "no_capability").contains("icmp"));
-        assert!(says(JobState::Queued, "no_worker").contains("tenure agent"));
-        assert!(says(JobState::Queued, "").contains("no reason"));
-        assert!(
-            says(JobState::Expired, "nobody claimed it in time: wrong_partition").contains("partition eu")
-        );
-        assert_eq!(says(JobState::Queued, "attempt 1 ended as failed (refused)"), "");
-        assert_eq!(says(JobState::Running, "no_worker"), "");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::tree::{Data, Tree};
 use serde_json::Map;
 use std::collections::BTreeSet;
 use tenure::id::{KindName, Label, ScheduleId};
-use tenure::job::Needs;
+use tenure::job::Labels;
 
 /// The largest payload of a job, as in the library.
 const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
@@ -209,7 +209,7 @@ fn misfire(reader: &mut Reader, fields: &mut Fields<'_>) -> Misfire {
     }
 }
 
-fn needs(reader: &mut Reader, fields: &mut Fields<'_>) -> Needs {
+fn needs(reader: &mut Reader, fields: &mut Fields<'_>) -> Labels {
     let partition = reader.id(fields, "partition", false);
     let domain = reader.id(fields, "domain", false);
     let mut capabilities = BTreeSet::new();
@@ -224,7 +224,7 @@ fn needs(reader: &mut Reader, fields: &mut Fields<'_>) -> Needs {
     if capabilities.len() > 32 {
         reader.fault(fields, "capabilities", capabilities.len(), "must be at most 32");
     }
-    Needs { partition, domain, capabilities }
+    Labels { partition, domain, capabilities }
 }
 
 fn checks(

@@ -1,6 +1,5 @@
 //! The runner's handle: its process, what it shows, and what callers can ask of it.
 
-use super::assign::AgentFacts;
 use super::figures::ScheduleFigures;
 use super::problem::Problems;
 use super::read::Rules;
@@ -22,7 +21,6 @@ use tenure::plugin::NodeHandle;
 use tenure::process::{ProcessContext, ProcessSpec};
 use tenure::schedules::{PlanCounts, SeriesView};
 use tenure::store::Store;
-use tenure::worker::Workers;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
 /// Events kept for a slow reader; one that falls further behind is told how many it missed.
@@ -45,8 +43,6 @@ pub struct ScheduleOptions {
     /// How often to look at the schedules without being told, with one list. Default: 60 s. Whoever changes a schedule tells
     /// the leader; this is for changes by other means, and for those who could not tell it.
     pub look_interval: Duration,
-    /// How often to read an agent's facts again. Default: 60 s.
-    pub agent_interval: Duration,
     /// The time limit of one request. Default: 5 s.
     pub request_timeout: Duration,
     /// The custom kinds of checks that are allowed.
@@ -59,7 +55,6 @@ impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
         ScheduleOptions {
             look_interval: Duration::from_secs(60),
-            agent_interval: Duration::from_secs(60),
             request_timeout: Duration::from_secs(5),
             rules: Rules::default(),
             wall_clock: Arc::new(|| u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)),
@@ -158,7 +153,7 @@ pub struct JobView {
     pub attempt: u32,
     /// The worker that has it.
     pub worker: Option<WorkerId>,
-    /// Why it waits, by name; see [`NoWorker`](super::NoWorker).
+    /// Why it waits, as a sentence.
     pub reason: Arc<str>,
 }
 
@@ -182,8 +177,8 @@ pub struct RunnerView {
     pub refused: BTreeMap<ScheduleId, String>,
     /// The open jobs.
     pub jobs: Vec<JobView>,
-    /// The active agents and their facts.
-    pub agents: Arc<BTreeMap<WorkerId, AgentFacts>>,
+    /// How many active workers take jobs, of whatever kind.
+    pub workers: usize,
     /// The counts of this term.
     pub counts: RunnerCounts,
     /// What is failing right now, for people; it is being retried.
@@ -260,7 +255,6 @@ pub(super) type Reply = oneshot::Sender<Result<Submitted, ScheduleError>>;
 
 pub(super) struct Inner {
     pub(super) place: Jobs,
-    pub(super) workers: watch::Receiver<Workers>,
     pub(super) schedules: Schedules,
     pub(super) options: ScheduleOptions,
     pub(super) view: watch::Sender<RunnerView>,
@@ -274,7 +268,7 @@ pub(super) struct Inner {
 
 /// Runs schedules while this node leads. Clones share one runner.
 ///
-/// It owns the namespace's [`Dispatcher`](tenure::job::Dispatcher): there must be no other in the same process and epoch.
+/// It shares the program's [`Dispatcher`](tenure::job::Dispatcher) with whoever else has started one in this epoch.
 #[derive(Clone)]
 pub struct ScheduleRunner(Arc<Inner>);
 
@@ -285,10 +279,9 @@ impl std::fmt::Debug for ScheduleRunner {
 }
 
 impl ScheduleRunner {
-    /// Creates one from `node.jobs()`, `node.workers()`, the node's store and its namespace.
+    /// Creates one from `node.jobs()`, the node's store and its namespace.
     pub fn new(
         place: Jobs,
-        workers: watch::Receiver<Workers>,
         store: Arc<dyn Store>,
         namespace: &Namespace,
         options: ScheduleOptions,
@@ -303,8 +296,7 @@ impl ScheduleRunner {
         let figures = Arc::new(ScheduleFigures::default());
         let read = Arc::clone(&figures);
         place.plugin_figures().publish(SCHEDULES_PROCESS, move || read.read());
-        let inner =
-            Inner { place, workers, schedules, options, view, events, asked, ask, node: None, figures };
+        let inner = Inner { place, schedules, options, view, events, asked, ask, node: None, figures };
         ScheduleRunner(Arc::new(inner))
     }
 
@@ -313,7 +305,7 @@ impl ScheduleRunner {
     pub fn for_node(node: &Node, options: ScheduleOptions) -> Result<ScheduleRunner, IdError> {
         let handle = node.handle();
         let (namespace, store) = (handle.namespace(), Arc::clone(&handle.lanes().bulk));
-        let mut runner = ScheduleRunner::new(node.jobs(), node.workers(), store, &namespace, options);
+        let mut runner = ScheduleRunner::new(node.jobs(), store, &namespace, options);
         if let Some(inner) = Arc::get_mut(&mut runner.0) {
             inner.node = Some(handle);
         }

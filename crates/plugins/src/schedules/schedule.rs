@@ -7,7 +7,7 @@ use super::timing::Timing;
 use super::tree::Tree;
 use serde_json::{Map, Value, json};
 use tenure::id::{CheckName, JobId, KindName, ScheduleId};
-use tenure::job::Needs;
+use tenure::job::Labels;
 use tenure::schedules::{Planned, ScheduleTerms};
 
 pub use tenure::schedules::Misfire;
@@ -43,7 +43,7 @@ pub struct Schedule {
     /// How late a due time may be before it counts as missed.
     pub misfire_threshold_ms: u64,
     /// What a worker must have.
-    pub needs: Needs,
+    pub needs: Labels,
     /// This many failures in a row make a check failing.
     pub fail_after: u64,
     /// This many successes in a row make a failing check recover.
@@ -101,7 +101,10 @@ impl Overlap {
     }
 }
 
-fn needs_fields(needs: &Needs) -> Map<String, Value> {
+/// The kind of the jobs that run checks.
+pub const CHECKS_KIND: &str = "poll";
+
+fn needs_fields(needs: &Labels) -> Map<String, Value> {
     let mut fields = Map::new();
     for (key, label) in [("partition", &needs.partition), ("domain", &needs.domain)] {
         fields.extend(label.as_ref().map(|label| (key.to_owned(), json!(label.as_str()))));
@@ -297,13 +300,11 @@ impl Schedule {
         map
     }
 
-    /// The payload of its jobs: what a worker must have, and what to check. At most 16 KiB, which is checked when a schedule is
-    /// read.
+    /// The payload of its jobs: what to check. At most 16 KiB, which is checked when a schedule is read.
     pub fn job_payload(&self, due_ms: u64) -> Vec<u8> {
         let checks: Value = self.checks.iter().map(CheckSpec::to_json).collect();
         let payload = json!({
-            "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "needs": needs_fields(&self.needs),
-            "names": self.names_digest(), "checks": checks,
+            "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "names": self.names_digest(), "checks": checks,
         });
         payload.to_string().into_bytes()
     }

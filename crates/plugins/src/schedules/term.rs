@@ -1,26 +1,24 @@
 //! One term of the runner: takes over, then reads, submits and takes results until leadership ends.
 //!
-//! It decides nothing itself: the scheduler decides which jobs are submitted, the assigner who runs them, and the health what a
+//! It decides nothing itself: the scheduler decides which jobs are submitted, the dispatcher who runs them, and the health what a
 //! result means.
 
-mod facts;
 mod idle;
 mod results;
 mod submit;
 
-use super::assign::{ActiveAgents, AgentAssign, AgentFacts, CHECKS_KIND};
 use super::runner::{
     Inner, JobView, Reply, RunNow, RunnerCounts, RunnerView, ScheduleError, ScheduleEvent, ScheduleView,
 };
-use super::schedule::{RunRequest, Schedule};
+use super::schedule::{CHECKS_KIND, RunRequest, Schedule};
 use super::stored::{Listed, Look, SavedHealth, Schedules};
 use crate::checks::health::{Health, Transition};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Error;
-use tenure::id::{JobId, ScheduleId, WorkerId};
-use tenure::job::{Dispatcher, DispatcherEnd, DispatcherOptions, JobRecord, JobUpdate};
+use tenure::id::{JobId, ScheduleId};
+use tenure::job::{Dispatcher, DispatcherEnd, JobRecord, JobUpdate};
 use tenure::machine::Out;
 use tenure::process::ProcessContext;
 use tenure::schedules::{Scheduler, SchedulerCommand};
@@ -42,9 +40,6 @@ const SAVE_EVERY: Duration = Duration::from_millis(200);
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 const MARKS_KEPT_MS: u64 = 7 * super::timing::DAY_MS;
 
-/// How often to look which agents are draining and whose facts are old.
-const FACTS_EVERY: Duration = Duration::from_secs(5);
-
 /// The pause after a read that failed.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
@@ -60,7 +55,6 @@ pub(super) enum TermError {
 /// What a request to the store, made beside the loop, came to.
 enum StoreAnswer {
     Schedules(Result<Look, String>),
-    Agent(WorkerId, Result<Option<AgentFacts>, String>),
     /// Requested jobs, by name, have been noted as created.
     Served(ScheduleId, Vec<String>, Result<(), ScheduleError>),
 }
@@ -82,17 +76,11 @@ struct Term<'a> {
     saved: SavedHealth,
     /// Changes not announced yet, because they are not saved.
     unannounced: Vec<Transition>,
-    active_agents: ActiveAgents,
-    /// The active agents changed: waiting jobs must be assigned again.
-    reassign: bool,
-    /// What is known about active workers, and since when; includes workers that are not agents.
-    agents: BTreeMap<WorkerId, (Option<AgentFacts>, Instant)>,
     listed: Listed,
     refused: BTreeMap<ScheduleId, String>,
     reads: JoinSet<StoreAnswer>,
     began: Instant,
     next_read: Instant,
-    next_facts: Instant,
     /// Something has changed since the view was last shown.
     view_is_old: bool,
     next_view: Instant,
@@ -109,10 +97,7 @@ pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), Te
         () = context.cancelled() => return Ok(()),
         () = idle::until_needed(inner, &context) => {}
     }
-    let active_agents = ActiveAgents::default();
-    let assign = Arc::new(AgentAssign(active_agents.clone()));
-    let options = DispatcherOptions { assign, ..DispatcherOptions::default() };
-    let dispatcher = Dispatcher::start_with(&inner.place, context.guard().clone(), options);
+    let dispatcher = Dispatcher::start(&inner.place, context.guard().clone());
     tokio::select! {
         biased;
         () = context.cancelled() => Ok(()),
@@ -121,16 +106,11 @@ pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), Te
             DispatcherEnd::Superseded => Err(TermError::Superseded),
             DispatcherEnd::Asked | DispatcherEnd::Crashed => Err(TermError::Dispatcher),
         },
-        done = term(inner, &context, &dispatcher, active_agents) => done,
+        done = term(inner, &context, &dispatcher) => done,
     }
 }
 
-async fn term(
-    inner: &Inner,
-    context: &ProcessContext,
-    dispatcher: &Dispatcher,
-    active_agents: ActiveAgents,
-) -> Result<(), TermError> {
+async fn term(inner: &Inner, context: &ProcessContext, dispatcher: &Dispatcher) -> Result<(), TermError> {
     let mut updates = dispatcher.updates();
     let mut asked = inner.asked.lock().await;
     // Requests to a former term have been answered by now: that node does not lead.
@@ -152,15 +132,11 @@ async fn term(
         trouble: saved.unsaved.clone(),
         saved,
         unannounced: Vec::new(),
-        active_agents,
-        reassign: false,
-        agents: BTreeMap::new(),
         listed: Listed::new(),
         refused: BTreeMap::new(),
         reads: JoinSet::new(),
         began: Instant::now(),
         next_read: Instant::now(),
-        next_facts: Instant::now(),
         view_is_old: true,
         next_view: Instant::now(),
         next_save: Instant::now(),
@@ -193,12 +169,9 @@ impl Term<'_> {
         updates: &mut broadcast::Receiver<JobUpdate>,
         asked: &mut mpsc::Receiver<RunNow>,
     ) -> Result<(), TermError> {
-        let mut workers = self.inner.workers.clone();
         let mut changes = self.dispatcher.changes();
-        let mut watched = true;
         loop {
             self.start_reads();
-            self.assign_again().await?;
             self.schedule().await?;
             // Take in what the ledger has before showing it.
             if let Ok(update) = updates.try_recv() {
@@ -220,15 +193,10 @@ impl Term<'_> {
                         }
                         next = self.reads.try_join_next();
                     }
-                    self.update_active_agents();
                 }
                 Some(run) = asked.recv() => {
                     self.on_run_now(run).await;
                     self.next_view = Instant::now();
-                }
-                changed = workers.changed(), if watched => {
-                    watched = changed.is_ok();
-                    self.read_facts();
                 }
                 Ok(()) = changes.changed() => self.next_read = Instant::now(),
                 () = tokio::time::sleep(pause) => self.view_is_old = was_old,
@@ -249,28 +217,20 @@ impl Term<'_> {
         view_due.map_or(pause, |due| pause.min(due)).max(Duration::from_millis(5))
     }
 
-    /// Reads the schedules when it is time, and agents that are new or were read too long ago.
+    /// Reads the schedules when it is time.
     fn start_reads(&mut self) {
         let now = Instant::now();
-        if !self.reads.is_empty() || now < self.next_read.min(self.next_facts) {
+        if !self.reads.is_empty() || now < self.next_read {
             return;
-        }
-        self.next_facts = now + FACTS_EVERY.min(self.inner.options.agent_interval);
-        if now < self.next_read {
-            return self.read_facts();
         }
         self.next_read = now + self.inner.options.look_interval;
         let (schedules, listed) = (self.inner.schedules.clone(), self.listed.clone());
         self.reads.spawn(async move { StoreAnswer::Schedules(schedules.look(&listed).await) });
-        self.read_facts();
     }
 
     async fn on_store_answer(&mut self, answer: StoreAnswer) {
         match answer {
-            StoreAnswer::Agent(id, Ok(facts)) => {
-                self.agents.insert(id, (facts, Instant::now()));
-            }
-            StoreAnswer::Agent(_, Err(why)) | StoreAnswer::Schedules(Err(why)) => {
+            StoreAnswer::Schedules(Err(why)) => {
                 // Retry soon: a new leader waits for nothing else.
                 self.next_read = self.next_read.min(Instant::now() + READ_RETRY);
                 self.warn_once(why);
@@ -336,15 +296,6 @@ impl Term<'_> {
         }
     }
 
-    /// Has waiting jobs assigned again if the agents changed.
-    async fn assign_again(&mut self) -> Result<(), TermError> {
-        if std::mem::take(&mut self.reassign) {
-            // Submitting nothing writes nothing, and makes the dispatcher assign waiting jobs again.
-            self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
-        }
-        Ok(())
-    }
-
     fn announce(&self, event: ScheduleEvent) {
         match &self.inner.node {
             // The node's own events are logged as well.
@@ -396,7 +347,7 @@ impl Term<'_> {
             schedules: schedules.collect(),
             refused: self.refused.clone(),
             jobs,
-            agents: self.active_agents.agents(),
+            workers: self.dispatcher.workers(),
             counts: self.counts,
             trouble: self.trouble.clone(),
         };

@@ -1,8 +1,8 @@
 //! Schedules and jobs as JSON, the same on the command line and over HTTP.
 
-use super::assign::CHECKS_KIND;
 use super::job::JobFacts;
 use super::runner::ScheduleError;
+use super::schedule::CHECKS_KIND;
 use super::schedule::{CheckSpec, Schedule};
 use super::stored::Schedules;
 use crate::checks::health::CheckHealth;
@@ -111,7 +111,6 @@ impl JobRow {
             target: job.target.as_ref().map(WorkerId::to_string),
             epoch: job.epoch.0,
             reason: job.reason.to_string(),
-            why: self.facts.why(job),
             checks: self.checks().map(check).collect(),
             result: self.words(),
             late: job.late.iter().map(late).collect(),
@@ -152,10 +151,8 @@ pub struct JobInfo {
     pub target: Option<String>,
     /// The epoch of the leader that dispatched it.
     pub epoch: u64,
-    /// What the ledger says about it.
+    /// Why it waits, or why it ended as it did.
     pub reason: String,
-    /// Why nobody runs it, in a sentence.
-    pub why: Option<String>,
     /// The results of its checks.
     pub checks: Vec<CheckOutcome>,
     /// A result that is not a report.

@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure::clock::TokioClock;
-use tenure::job::{Handlers, JobRunner};
+use tenure::job::{Handlers, JobRunner, RunnerOptions};
 use tenure::process::{Processes, Supervisor};
 use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
 use tenure::worker::WorkerSpec;
 use tenure::{Namespace, Node, Settings, async_trait};
 use tenure_plugins::checks::{Check, Checks, JobRun};
 use tenure_plugins::schedules::{
-    AgentFacts, CheckSpec, Rules, RunnerView, Schedule, ScheduleEvent, ScheduleOptions, ScheduleRunner,
-    read_file,
+    CheckSpec, Rules, RunnerView, Schedule, ScheduleEvent, ScheduleOptions, ScheduleRunner, read_file,
 };
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -108,28 +107,29 @@ impl Rig {
         let meter = Meter::default();
         let own = Faulty::new(Arc::new(link.clone()), 11);
         let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(own.clone()), meter.clone()));
-        let runner = ScheduleRunner::new(node.jobs(), node.workers(), store, &namespace, options);
+        let runner = ScheduleRunner::new(node.jobs(), store, &namespace, options);
         let events = runner.events();
         let processes = Supervisor::new([runner.process()]).run(&node).expect("valid");
         Pod { node, link, bulk, own, runner, events, processes, skew, meter }
     }
 
-    pub async fn agent(&self, name: &str, facts: &AgentFacts, check: &Fake) -> Agent {
+    pub async fn agent(&self, name: &str, takes: &RunnerOptions, check: &Fake) -> Agent {
         let named = Fake { agent: name.to_owned(), ..check.clone() };
-        self.hire(name, facts, Checks::none().on("fake", named).expect("valid")).await
+        self.hire(name, takes, Checks::none().on("fake", named).expect("valid")).await
     }
 
     /// One that can do nothing, whatever it says.
-    pub async fn liar(&self, name: &str, facts: &AgentFacts) -> Agent {
-        self.hire(name, facts, Checks::none()).await
+    pub async fn liar(&self, name: &str, takes: &RunnerOptions) -> Agent {
+        self.hire(name, takes, Checks::none()).await
     }
 
-    async fn hire(&self, name: &str, facts: &AgentFacts, checks: Checks) -> Agent {
+    async fn hire(&self, name: &str, takes: &RunnerOptions, checks: Checks) -> Agent {
         let (node, link, _) = self.node(&format!("pod-{name}"), false).await;
-        let spec = WorkerSpec::new(name, "poll").timeout(Duration::from_secs(20)).payload(facts.to_payload());
+        let spec = WorkerSpec::new(name, "poll").timeout(Duration::from_secs(20));
         let worker = node.register_worker(spec).expect("valid");
         worker.registered().await.expect("registered");
-        let runner = JobRunner::start(&node.jobs(), worker, checks.handle(Handlers::new()));
+        let runner =
+            JobRunner::start_with(&node.jobs(), worker, checks.handle(Handlers::new()), takes.clone());
         Agent { node, link, runner }
     }
 }

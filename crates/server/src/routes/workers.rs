@@ -23,6 +23,9 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// Most kinds of jobs per worker.
 const KINDS_MAX: usize = 64;
 
+/// Most queues that a worker may name.
+const QUEUES_MAX: usize = 32;
+
 /// Most jobs one worker may run at once.
 const CONCURRENCY_MAX: usize = 16;
 
@@ -59,6 +62,10 @@ pub(crate) struct NewWorker {
     #[serde(default)]
     #[schema(max_items = 64)]
     kinds: Vec<String>,
+    /// The queues it takes jobs from. Default: all.
+    #[serde(default)]
+    #[schema(max_items = 32)]
+    queues: Vec<String>,
     /// How many jobs it does at once, at most 16. Default: 1.
     #[schema(minimum = 1, maximum = 16)]
     concurrency: Option<usize>,
@@ -95,6 +102,11 @@ impl NewWorker {
         }
         let kinds =
             self.kinds.iter().map(|kind| id("kinds", kind).map_err(unprocessable)).collect::<Answer<_>>()?;
+        if self.queues.len() > QUEUES_MAX {
+            return Err(Problem::invalid(format!("queues: at most {QUEUES_MAX}")));
+        }
+        let queues = self.queues.iter().map(|queue| id("queues", queue).map_err(unprocessable));
+        let queues = queues.collect::<Answer<_>>()?;
         let concurrency = self.concurrency.unwrap_or(1);
         if !(1..=CONCURRENCY_MAX).contains(&concurrency) {
             return Err(Problem::invalid(format!(
@@ -112,6 +124,7 @@ impl NewWorker {
             timeout_ms,
             registration,
             kinds,
+            queues,
             concurrency,
             client,
             requests_per_second,

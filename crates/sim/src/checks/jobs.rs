@@ -81,9 +81,12 @@ impl JobChecks {
         self.finals.len() as u64
     }
 
-    /// A run begins in this incarnation of a worker.
-    pub(crate) fn ran(&mut self, id: &JobId, attempt: u32, by: Incarnation) {
+    /// A run begins in this incarnation of a worker, which serves the queue of the job or does not.
+    pub(crate) fn ran(&mut self, id: &JobId, attempt: u32, by: Incarnation, served: bool) {
         let key = (id.clone(), attempt);
+        if !served {
+            self.say(name::JOB_SERVED, format!("{id} attempt {attempt} runs where its queue is not served"));
+        }
         if self.claims.get(&key).is_none_or(|claim| claim.by != by) {
             self.say(name::JOB_CLAIMED, format!("{id} attempt {attempt} runs and was not claimed by {by:?}"));
         }
@@ -287,6 +290,10 @@ impl JobChecks {
                 continue;
             }
             let (id, attempt) = (&entry.id, entry.attempt);
+            if !after.serves.as_ref().is_some_and(|(_, served)| served.takes_queue(&entry.queue)) {
+                let what = format!("{id} of queue {} is dispatched to {worker}", entry.queue);
+                self.say(name::JOB_SERVED, what);
+            }
             let record = self.records.get(id).filter(|record| {
                 record.attempt == attempt && record.worker.as_ref() == Some(worker) && record.state.is_out()
             });
@@ -314,7 +321,10 @@ impl JobChecks {
         local: &[Time],
     ) {
         let keys = |doc: &InboxDoc| doc.entries.iter().map(|entry| entry.key()).collect::<Vec<_>>();
-        if before.is_none_or(|(old, before)| keys(before) != keys(after) || old.owner != stamp.owner) {
+        let creates = before.is_none() && after.entries.is_empty();
+        let keeps =
+            |(old, before): Stored<'_, InboxDoc>| keys(before) == keys(after) && old.owner == stamp.owner;
+        if !creates && !before.is_some_and(keeps) {
             let what = format!("{worker} writes what was not there: {:?}", keys(after));
             self.say(name::OWN_ENTRIES, what);
         }

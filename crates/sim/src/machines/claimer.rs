@@ -14,7 +14,8 @@ use std::sync::Arc;
 use tenure_core::machine::Input;
 use tenure_core::{
     Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest, EntryState, Epoch,
-    InboxDoc, Incarnation, JobId, Outcome, OutcomeKind, Registration, RegistrationCommand, RequestId,
+    InboxDoc, Incarnation, JobId, Outcome, OutcomeKind, QueueName, Registration, RegistrationCommand,
+    RequestId, Serves,
 };
 
 type Job = (JobId, u32);
@@ -24,6 +25,7 @@ pub(crate) struct JobRuns {
     part: Part<Claimer>,
     /// What is running, the number that identifies the end of each run, and since when.
     running: BTreeMap<Job, (u64, u64)>,
+    serves: Arc<Serves>,
     /// On a computer of its own: what it knows about leaders.
     fence: FenceState,
 }
@@ -68,11 +70,12 @@ impl Played for Claimer {
     fn output(world: &mut World, who: Who, output: ClaimerOutput) {
         let now = world.now;
         match output {
-            ClaimerOutput::Run { id, attempt, epoch, .. } => {
+            ClaimerOutput::Run { id, attempt, epoch, queue, .. } => {
                 world.tell(who, || Noted::Worker(format!("runs {id} attempt {attempt} of {epoch:?}")));
                 world.work_done.runs += 1;
                 let life = Incarnation(world.life(who));
-                world.job_checks.ran(&id, attempt, life);
+                let served = world.jobs_mut(who).is_some_and(|jobs| jobs.serves.takes_queue(&queue));
+                world.job_checks.ran(&id, attempt, life, served);
                 world.begin_run(who, (id, attempt));
                 world.check_queues();
                 world.report_jobs();
@@ -113,11 +116,16 @@ impl World {
             return;
         }
         let incarnation = Incarnation(self.workers[index].life);
-        let config = ClaimerConfig { incarnation, ..self.workload.claimer.clone() };
+        let mut serves = (*self.workload.claimer.serves).clone();
+        // The limited queue only now and then.
+        serves.queues.extend(self.rng.random_bool(0.3).then(QueueName::default));
+        let serves = Arc::new(serves);
+        let config =
+            ClaimerConfig { incarnation, serves: Arc::clone(&serves), ..self.workload.claimer.clone() };
         let part = Part::new(Claimer::new(config), self.new_life());
         let before = self.workers[index].jobs.take();
         let fence = before.map_or_else(FenceState::default, |before| before.fence);
-        self.workers[index].jobs = Some(JobRuns { part, running: BTreeMap::new(), fence });
+        self.workers[index].jobs = Some(JobRuns { part, running: BTreeMap::new(), serves, fence });
         self.feed::<Claimer>(who, Input::Wake);
     }
 

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::machine::{Input, Request};
 use tenure_core::{
-    DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch,
-    InboxListed, Incarnation, JobId, JobLimits, JobRecord, KindName, LeastLoaded, ObservedJob,
+    Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher,
+    DispatcherConfig, Epoch, InboxListed, Incarnation, JobId, JobLimits, JobRecord, KindName, ObservedJob,
     ProcessOutcome, RequestId, SchedulerCommand, SeriesId, SnapshotId, SubmitAnswer, WorkerId, WriteAnswer,
 };
 
-pub(crate) type Dispatching = Dispatcher<LeastLoaded>;
+pub(crate) type Dispatching = Dispatcher<Candidates>;
 
 /// One incarnation of the process that gives out jobs.
 pub(crate) struct JobDispatch {
@@ -168,7 +168,7 @@ impl World {
             ..self.workload.dispatcher.clone()
         };
         self.nodes[node].dispatch = Some(JobDispatch {
-            part: Part::new(Dispatcher::new(config, LeastLoaded::default()), incarnation),
+            part: Part::new(Dispatcher::new(config, Candidates::default()), incarnation),
             scheduler: Part::new(Scheduling::default(), incarnation),
             instance,
             epoch,

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
     ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, Incarnation, Interval, JobLimits, Misfire,
-    Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart, ScheduleTerms, SupervisionConfig,
+    Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart, ScheduleTerms, Serves,
+    SupervisionConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
 
@@ -93,7 +94,7 @@ impl Default for JobWorkload {
             claimer: ClaimerConfig {
                 incarnation,
                 concurrency: 2,
-                claims_max: 3,
+                serves: Arc::new(Serves::anything(3)),
                 fast_ms: 250,
                 slow_ms: 1000,
                 linger_ms: 60,

@@ -6,13 +6,14 @@ use crate::job::{InboxCodec, LedgerCodec, RequestsCodec};
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::machine::{Effect, Input, Machine, Now, Out};
 use tenure_core::{
-    Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest, DispatchAnswer,
-    DispatchCommand, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc, InboxListed,
-    Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY_MAX, JOB_QUEUES_MAX, JOB_RESULT_MAX_BYTES, JobId,
-    LeastLoaded, LedgerDoc, Outcome, OutcomeKind, Time, Version, WorkerId, WriteAnswer,
+    Candidates, Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest,
+    DispatchAnswer, DispatchCommand, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc,
+    InboxListed, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY_MAX, JOB_QUEUES_MAX, JOB_RESULT_MAX_BYTES,
+    JobId, LedgerDoc, Outcome, OutcomeKind, Serves, Time, Version, WorkerId, WriteAnswer,
 };
 
 /// How often a machine is woken with one document.
@@ -128,7 +129,7 @@ fn lead(stamp: Stamp, doc: &LedgerDoc) {
         retire_ms: 60_000,
         keep_finished: 2,
     };
-    let mut dispatcher = Dispatcher::new(config, LeastLoaded::default());
+    let mut dispatcher = Dispatcher::new(config, Candidates::default());
     let mut store = (stamp, doc.clone(), BTreeMap::new(), 1);
     let workers = doc.jobs.iter().flat_map(|job| job.worker.iter().chain(&job.target));
     let list: BTreeMap<WorkerId, bool> = workers.map(|worker| (worker.clone(), true)).collect();
@@ -159,7 +160,7 @@ fn named(number: u64) -> Version {
     Version::new(&number.to_string())
 }
 
-type Leading = Dispatcher<LeastLoaded>;
+type Leading = Dispatcher<Candidates>;
 
 type Objects = (Stamp, LedgerDoc, BTreeMap<WorkerId, (Stamp, InboxDoc, u64)>, u64);
 
@@ -223,7 +224,7 @@ fn work(mut stamp: Stamp, doc: &InboxDoc) {
     let config = ClaimerConfig {
         incarnation: Incarnation(u64::MAX),
         concurrency: 2,
-        claims_max: 3,
+        serves: Arc::new(Serves::anything(3)),
         fast_ms: 100,
         slow_ms: 1000,
         linger_ms: 50,

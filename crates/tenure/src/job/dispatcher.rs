@@ -1,8 +1,6 @@
 //! The leader's handle, and what happens around its dispatcher. It decides nothing.
 
-use super::assign::{Assign, LeastLoaded};
 use super::carrier::LeaderStore;
-use super::pool::Pool;
 use super::spec::JobSpec;
 use super::{Jobs, RETIRE_MS, SHARDS};
 use crate::clock::millis;
@@ -11,14 +9,15 @@ use crate::guard::LeaderGuard;
 use crate::metrics::Counters;
 use crate::shell::{Commands, Happening, Host, Look, Shell};
 use crate::workers::Workers;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tenure_core::machine::Now;
 use tenure_core::{
-    DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, DispatcherConfig, Epoch, Incarnation,
-    JobId, JobRecord, JobUpdate, SeriesId, SubmitAnswer, WorkerId,
+    Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, DispatcherConfig, Epoch,
+    Incarnation, JobId, JobRecord, JobUpdate, SeriesId, SubmitAnswer,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -30,29 +29,21 @@ const UPDATES_KEPT: usize = 8192;
 /// How often a leader looks whether anything is asked of it.
 const REQUESTS_LOOK: Duration = Duration::from_secs(1);
 
-type Leading = tenure_core::Dispatcher<Pool>;
+type Leading = tenure_core::Dispatcher<Candidates>;
 
 /// Options of a dispatcher.
-#[derive(Clone)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DispatcherOptions {
     /// Most entries in an inbox, 1 to 256. Default: 64.
     pub inbox_entries: usize,
     /// Finished jobs kept in each of the 64 parts of the ledger, so that they can be viewed and recognised. Default: 32.
     /// With more, each write of a part carries more.
     pub keep_finished: usize,
-    /// Chooses the worker for a job that names none. Default: [`LeastLoaded`].
-    pub assign: Arc<dyn Assign>,
 }
 
 impl Default for DispatcherOptions {
     fn default() -> DispatcherOptions {
-        DispatcherOptions { inbox_entries: 64, keep_finished: 32, assign: Arc::new(LeastLoaded) }
-    }
-}
-
-impl std::fmt::Debug for DispatcherOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DispatcherOptions({} entries, {} kept)", self.inbox_entries, self.keep_finished)
+        DispatcherOptions { inbox_entries: 64, keep_finished: 32 }
     }
 }
 
@@ -76,7 +67,7 @@ pub enum DispatcherEnd {
     LeadershipEnded,
     /// Another leader has the ledger: this one's epoch is over, whatever its guard says.
     Superseded,
-    /// It panicked, or its [`Assign`](super::Assign) did. Start another one: the ledger has the jobs.
+    /// It panicked. Start another one: the ledger has the jobs.
     Crashed,
 }
 
@@ -87,29 +78,29 @@ enum Command {
     Look(Look<Leading>),
 }
 
-/// Hands out work while its guard holds. Dropping it stops that; jobs stay in the ledger for the next leader.
+/// Hands out work while its guard holds: each job to the least busy worker that serves it. Dropping its last clone stops that; jobs
+/// stay in the ledger for the next leader.
 ///
 /// It takes over by itself the jobs that a former leader left behind.
+#[derive(Clone, Debug)]
+pub struct Dispatcher(Arc<Handle>);
+
+/// The dispatchers that run, by the place of their inboxes and their epoch: all parts of a program share them.
+pub(crate) type Dispatching = Arc<Mutex<BTreeMap<(String, u64), Weak<Handle>>>>;
+
 #[derive(Debug)]
-pub struct Dispatcher {
+pub(crate) struct Handle {
     commands: mpsc::Sender<Command>,
     updates: broadcast::Sender<JobUpdate>,
     counts: watch::Receiver<JobCounts>,
-    draining: watch::Receiver<Arc<BTreeSet<WorkerId>>>,
+    serving: watch::Receiver<usize>,
     ready: watch::Receiver<bool>,
     changes: watch::Receiver<u64>,
     ended: watch::Receiver<Option<DispatcherEnd>>,
 }
 
-impl Dispatcher {
-    /// Starts handing out work under this guard, which it holds until leadership ends or the dispatcher is dropped. Start
-    /// only one per guard: a second one in the same epoch takes over the ledger.
-    pub fn start(place: &Jobs, guard: LeaderGuard) -> Dispatcher {
-        Dispatcher::start_with(place, guard, DispatcherOptions::default())
-    }
-
-    /// Like [`start`](Dispatcher::start), with options.
-    pub fn start_with(place: &Jobs, guard: LeaderGuard, options: DispatcherOptions) -> Dispatcher {
+impl Handle {
+    fn start(place: &Jobs, guard: LeaderGuard, options: DispatcherOptions) -> Handle {
         let settings = &place.settings;
         let epoch = Epoch(guard.epoch());
         let config = DispatcherConfig {
@@ -128,9 +119,9 @@ impl Dispatcher {
         };
         let (commands, inbox) = mpsc::channel(64);
         let (updates, _) = broadcast::channel(UPDATES_KEPT);
-        let machine = Leading::new(config, Pool::new(options.assign));
+        let machine = Leading::new(config, Candidates::default());
         let (count, counts) = watch::channel(JobCounts::default());
-        let (drain, draining) = watch::channel(Arc::default());
+        let (serve, serving) = watch::channel(0);
         let (is_ready, ready) = watch::channel(false);
         let (told, changes) = watch::channel(0);
         let (end, ended) = watch::channel(None);
@@ -142,14 +133,13 @@ impl Dispatcher {
             epoch,
             workers: place.workers.clone(),
             workers_known: true,
-            next: None,
             answers: HashMap::new(),
             tokens: 0,
             submitted: HashMap::new(),
             updates: updates.clone(),
             counters: Arc::clone(&counters),
             count,
-            drain,
+            serve,
             is_ready,
             changes: told,
         };
@@ -160,7 +150,28 @@ impl Dispatcher {
             counters.jobs().set_open(0, 0);
             end.send_replace(Some(reason));
         });
-        Dispatcher { commands, updates, counts, draining, ready, changes, ended }
+        Handle { commands, updates, counts, serving, ready, changes, ended }
+    }
+}
+
+impl Dispatcher {
+    /// Starts handing out work under this guard, which it holds until leadership ends or the dispatcher is dropped. If another
+    /// part of the program has started one in this epoch, that one is shared.
+    pub fn start(place: &Jobs, guard: LeaderGuard) -> Dispatcher {
+        Dispatcher::start_with(place, guard, DispatcherOptions::default())
+    }
+
+    /// Like [`start`](Dispatcher::start), with options, unless one is running already.
+    pub fn start_with(place: &Jobs, guard: LeaderGuard, options: DispatcherOptions) -> Dispatcher {
+        let here = (place.keys().inboxes(), guard.epoch());
+        let mut running = place.dispatching.lock();
+        running.retain(|_, handle| handle.upgrade().is_some_and(|handle| handle.ended.borrow().is_none()));
+        if let Some(shared) = running.get(&here).and_then(Weak::upgrade) {
+            return Dispatcher(shared);
+        }
+        let handle = Arc::new(Handle::start(place, guard, options));
+        running.insert(here, Arc::downgrade(&handle));
+        Dispatcher(handle)
     }
 
     /// Looks at the machine between two of its steps; `None` if it has ended.
@@ -170,7 +181,7 @@ impl Dispatcher {
             // If the caller gave up, nobody waits any more.
             let _ = reply.send(look(machine));
         });
-        self.commands.send(Command::Look(look)).await.ok()?;
+        self.0.commands.send(Command::Look(look)).await.ok()?;
         seen.await.ok()
     }
 
@@ -188,7 +199,7 @@ impl Dispatcher {
     ) -> Result<Vec<Result<Submitted, Error>>, Error> {
         let records = specs.into_iter().map(|spec| spec.check()).collect::<Result<Vec<_>, _>>()?;
         let (reply, answers) = oneshot::channel();
-        let sent = self.commands.send(Command::Submit(records, reply)).await;
+        let sent = self.0.commands.send(Command::Submit(records, reply)).await;
         sent.map_err(|_| ended())?;
         let answers = answers.await.map_err(|_| ended())?;
         Ok(answers
@@ -214,7 +225,7 @@ impl Dispatcher {
     /// update: the job may have succeeded anyway.
     pub async fn cancel(&self, id: &JobId) {
         // A dispatcher that has ended cancels nothing; ask the next leader.
-        let _ = self.commands.send(Command::Cancel(id.clone())).await;
+        let _ = self.0.commands.send(Command::Cancel(id.clone())).await;
     }
 
     /// Every change of a job's state from now on. Final states are in the ledger by then.
@@ -222,7 +233,7 @@ impl Dispatcher {
     /// Not promised: that each change is reported exactly once. What the ledger recorded right before a leader ended may
     /// never be reported; the next leader's [`jobs`](Dispatcher::jobs) has it.
     pub fn updates(&self) -> broadcast::Receiver<JobUpdate> {
-        self.updates.subscribe()
+        self.0.updates.subscribe()
     }
 
     /// The jobs as this leader knows them: open ones with the reason why they wait, and recently finished ones.
@@ -246,34 +257,33 @@ impl Dispatcher {
     /// in the ledger. After that, what was created in it before can be created again. Without this, a watermark is kept forever.
     pub async fn forget(&self, series: impl IntoIterator<Item = (SeriesId, u64)>) {
         // A dispatcher that has ended forgets nothing.
-        let _ = self.commands.send(Command::Forget(series.into_iter().collect())).await;
+        let _ = self.0.commands.send(Command::Forget(series.into_iter().collect())).await;
     }
 
     /// Waits until it has taken over what a former leader left behind: from then on [`jobs`](Dispatcher::jobs) has every
     /// open job, except those in a part of the ledger that cannot be read. `false` if it ended before that.
     pub async fn ready(&self) -> bool {
-        self.ready.clone().wait_for(|ready| *ready).await.is_ok()
+        self.0.ready.clone().wait_for(|ready| *ready).await.is_ok()
     }
 
     /// Rises when somebody says that something has changed elsewhere that the leader should look at, such as a schedule.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.clone()
+        self.0.changes.clone()
     }
 
     /// The counters since this dispatcher started.
     pub fn counts(&self) -> JobCounts {
-        *self.counts.borrow()
+        *self.0.counts.borrow()
     }
 
-    /// Workers that take no more jobs, as far as is known here: they said so in their inbox. They are not candidates for an
-    /// [`Assign`].
-    pub fn draining(&self) -> Arc<BTreeSet<WorkerId>> {
-        Arc::clone(&self.draining.borrow())
+    /// How many active workers take jobs, as far as is known here. Those that drain do not.
+    pub fn workers(&self) -> usize {
+        *self.0.serving.borrow()
     }
 
     /// Waits until it has ended, and returns why.
     pub async fn ended(&self) -> DispatcherEnd {
-        let mut ended = self.ended.clone();
+        let mut ended = self.0.ended.clone();
         let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
         reason.unwrap_or(DispatcherEnd::Crashed)
     }
@@ -301,8 +311,6 @@ struct LeaderHost {
     workers: watch::Receiver<Workers>,
     /// Whether anything more will be heard of the workers.
     workers_known: bool,
-    /// What comes next, before anything else.
-    next: Option<DispatchCommand<<Pool as tenure_core::Assign>::Facts>>,
     /// Waiting submissions: the batch that each token belongs to, and the batches.
     answers: HashMap<u64, (u64, usize)>,
     submitted: HashMap<u64, Batch>,
@@ -310,7 +318,7 @@ struct LeaderHost {
     updates: broadcast::Sender<JobUpdate>,
     counters: Arc<Counters>,
     count: watch::Sender<JobCounts>,
-    drain: watch::Sender<Arc<BTreeSet<WorkerId>>>,
+    serve: watch::Sender<usize>,
     is_ready: watch::Sender<bool>,
     changes: watch::Sender<u64>,
 }
@@ -334,9 +342,6 @@ impl Host<Leading> for LeaderHost {
     }
 
     async fn next(&mut self) -> Happening<Leading, DispatcherEnd> {
-        if let Some(command) = self.next.take() {
-            return Happening::Command(command);
-        }
         tokio::select! {
             biased;
             () = self.guard.ended() => Happening::End(DispatcherEnd::LeadershipEnded),
@@ -358,9 +363,7 @@ impl Host<Leading> for LeaderHost {
         let counters = self.counters.jobs();
         counters.set_open(queued as u64, out as u64);
         counters.add(&before, &counts);
-        if !machine.draining().eq(self.drain.borrow().iter()) {
-            self.drain.send_replace(Arc::new(machine.draining().cloned().collect()));
-        }
+        self.serve.send_replace(machine.assign().takers());
         if machine.is_ready() && !*self.is_ready.borrow() {
             self.is_ready.send_replace(true);
         }
@@ -397,12 +400,8 @@ impl LeaderHost {
 
     /// Tells the workers, once anything is known about them.
     fn workers_changed(&mut self) -> Happening<Leading, DispatcherEnd> {
-        let workers = self.workers.borrow_and_update();
-        self.next = workers.told_in(self.epoch.0);
-        match self.next {
-            Some(_) => Happening::Command(DispatchCommand::Facts(Arc::clone(&workers.list))),
-            None => Happening::Nothing,
-        }
+        let told = self.workers.borrow_and_update().told_in(self.epoch.0);
+        told.map_or(Happening::Nothing, Happening::Command)
     }
 
     fn answer(&mut self, token: u64, answer: SubmitAnswer) {

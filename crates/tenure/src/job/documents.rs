@@ -4,7 +4,7 @@
 mod tests;
 
 use super::blob::Blob;
-use super::submitted::SubmittedDocument;
+use super::submitted::{LabelsDocument, SubmittedDocument};
 use crate::documents::Codec;
 use crate::wire::{Envelope, Unreadable, id, incarnation, parse, to_bytes, told};
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobRecord,
-    JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, WorkerId,
+    Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES,
+    JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind,
+    QueueName, Serves, WorkerId,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -86,10 +87,54 @@ struct InboxDocument {
     envelope: Envelope,
     worker_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    serves: Option<ServesDocument>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     closed: Option<String>,
     entries: Vec<Value>,
     #[serde(flatten)]
     extra: Map<String, Value>,
+}
+
+/// Which jobs the worker takes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct ServesDocument {
+    /// The life of the worker that said so.
+    by: String,
+    /// None: every queue.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    queues: Vec<String>,
+    /// None: every kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kinds: Vec<String>,
+    slots: u32,
+    #[serde(default, skip_serializing_if = "LabelsDocument::is_empty")]
+    labels: LabelsDocument,
+}
+
+impl ServesDocument {
+    fn of((by, serves): &(Incarnation, Arc<Serves>)) -> ServesDocument {
+        ServesDocument {
+            by: by.to_string(),
+            queues: serves.queues.iter().map(ToString::to_string).collect(),
+            kinds: serves.kinds.iter().map(ToString::to_string).collect(),
+            slots: serves.slots,
+            labels: LabelsDocument::of(&serves.labels),
+        }
+    }
+
+    fn read(&self) -> Result<(Incarnation, Arc<Serves>), String> {
+        let by = incarnation(&self.by).ok_or("`serves.by` must be 16 hex digits")?;
+        let queues = self.queues.iter().map(|name| id("serves.queues", name));
+        let kinds = self.kinds.iter().map(|name| id("serves.kinds", name));
+        let serves = Serves {
+            queues: queues.collect::<Result<_, _>>()?,
+            kinds: kinds.collect::<Result<_, _>>()?,
+            slots: bounded("serves.slots", self.slots, JOB_SLOTS_MAX)?,
+            labels: self.labels.read("serves.labels")?,
+        };
+        bounded("serves", serves.names_len(), JOB_SERVES_MAX_BYTES)?;
+        Ok((by, Arc::new(serves)))
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -99,6 +144,9 @@ struct EntryDocument {
     attempt: u32,
     epoch: u64,
     dispatched_at: i64,
+    /// None: `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
     kind: String,
     #[serde(default)]
     payload: Blob,
@@ -261,6 +309,7 @@ impl Codec for InboxCodec {
         let document = InboxDocument {
             envelope: Envelope::new(stamp),
             worker_id: self.0.to_string(),
+            serves: doc.serves.as_ref().map(ServesDocument::of),
             closed: doc.closed.map(|life| life.to_string()),
             entries: rows.chain(carried.foreign.iter().cloned()).collect(),
             extra: carried.extra.clone(),
@@ -312,7 +361,8 @@ fn inbox(worker: &WorkerId, document: InboxDocument) -> Result<(Stamp, InboxDoc,
         None => None,
         Some(life) => Some(incarnation(life).ok_or("`closed` must be 16 hex digits")?),
     };
-    Ok((stamp, InboxDoc { closed, entries }, carried))
+    let serves = document.serves.map(|serves| serves.read()).transpose()?;
+    Ok((stamp, InboxDoc { serves, closed, entries }, carried))
 }
 
 fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
@@ -328,6 +378,7 @@ fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
         attempt: entry.attempt,
         epoch: entry.epoch.0,
         dispatched_at: entry.dispatched_at,
+        queue: (entry.queue != QueueName::default()).then(|| entry.queue.to_string()),
         kind: entry.kind.to_string(),
         payload: Blob(Arc::clone(&entry.payload)),
         timeout: entry.timeout_ms,
@@ -359,6 +410,7 @@ fn entry(row: EntryDocument) -> Result<Entry, String> {
         attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
         epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
         dispatched_at: row.dispatched_at,
+        queue: row.queue.map(|queue| id("queue", &queue)).transpose()?.unwrap_or_default(),
         kind: id("kind", &row.kind)?,
         payload: bytes("payload", row.payload, JOB_PAYLOAD_MAX_BYTES)?,
         timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,

@@ -6,12 +6,15 @@ use super::Jobs;
 use crate::clock::millis;
 use crate::workers::{Worker, WorkerEnd};
 use life::Runner;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use tenure_core::{ClaimerConfig, ClaimerCounts, Incarnation, JOB_RESULT_MAX_BYTES, Outcome, OutcomeKind};
-use tenure_core::{JobId, KindName};
+use tenure_core::{
+    ClaimerConfig, ClaimerCounts, Incarnation, JOB_RESULT_MAX_BYTES, JOB_SLOTS_MAX, Labels, Outcome,
+    OutcomeKind, Serves,
+};
+use tenure_core::{JobId, KindName, QueueName};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +28,8 @@ pub struct JobContext {
     pub attempt: u32,
     /// The epoch of the leader that dispatched it: stamp it on everything the job writes, and check it there.
     pub epoch: u64,
+    /// The queue it waited in.
+    pub queue: QueueName,
     /// The kind the handler was registered for.
     pub kind: KindName,
     /// The input given at submission.
@@ -70,14 +75,14 @@ impl JobOutcome {
 type Work = Pin<Box<dyn Future<Output = JobOutcome> + Send>>;
 type Handler = Arc<dyn Fn(JobContext) -> Work + Send + Sync>;
 
-/// What a worker can do: an async function for each kind of job.
+/// What a worker can do: an async function for each kind of job. It gets no jobs of other kinds.
 #[derive(Clone, Default)]
 pub struct Handlers {
     by_kind: BTreeMap<String, Handler>,
 }
 
 impl Handlers {
-    /// No handlers yet. A job of a kind without a handler fails.
+    /// No handlers yet.
     pub fn new() -> Handlers {
         Handlers::default()
     }
@@ -100,18 +105,29 @@ impl fmt::Debug for Handlers {
 }
 
 /// Options of a runner.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunnerOptions {
     /// How many jobs run at the same time. Default: 4.
     pub concurrency: usize,
-    /// How many jobs are claimed at the same time, including running ones. Default: 16. More means fewer requests. With
-    /// fewer, jobs that this worker cannot begin yet can still go to another.
+    /// How many jobs it has at the same time, including running ones: 256 at most. Default: 16. More means fewer requests.
+    /// With fewer, jobs that this worker cannot begin yet can still go to another.
     pub claims: usize,
+    /// It takes only jobs of these queues. Default: none named, so jobs of every queue.
+    pub queues: BTreeSet<QueueName>,
+    /// What it has, for jobs that need something.
+    pub labels: Labels,
 }
 
 impl Default for RunnerOptions {
     fn default() -> RunnerOptions {
-        RunnerOptions { concurrency: 4, claims: 16 }
+        RunnerOptions { concurrency: 4, claims: 16, queues: BTreeSet::new(), labels: Labels::default() }
+    }
+}
+
+impl RunnerOptions {
+    /// This many jobs at the same time, none in advance.
+    pub fn at_once(jobs: usize) -> RunnerOptions {
+        RunnerOptions { concurrency: jobs, claims: jobs, ..RunnerOptions::default() }
     }
 }
 
@@ -148,11 +164,19 @@ impl JobRunner {
     pub fn start_with(place: &Jobs, worker: Worker, handlers: Handlers, options: RunnerOptions) -> JobRunner {
         let settings = &place.settings;
         let fast_ms = millis(settings.job_poll_interval);
-        let concurrency = options.concurrency.max(1);
+        let concurrency = options.concurrency.clamp(1, JOB_SLOTS_MAX as usize);
+        // No job has a kind with such a name.
+        let kinds: BTreeSet<KindName> =
+            handlers.by_kind.keys().filter_map(|kind| KindName::new(kind).ok()).collect();
+        let slots = match kinds.is_empty() {
+            true => 0,
+            false => options.claims.clamp(concurrency, JOB_SLOTS_MAX as usize) as u32,
+        };
+        let serves = Serves { queues: options.queues, kinds, slots, labels: options.labels };
         let config = ClaimerConfig {
             incarnation: Incarnation(rand::random()),
             concurrency,
-            claims_max: options.claims.max(concurrency),
+            serves: Arc::new(serves),
             fast_ms,
             slow_ms: millis(settings.job_idle_interval).max(fast_ms),
             linger_ms: fast_ms / 4,

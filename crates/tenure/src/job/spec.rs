@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tenure_core::IdError;
-use tenure_core::{JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JobLimits, JobRecord, Needs};
+use tenure_core::{JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JobLimits, JobRecord, Labels};
 
 /// Longest time that a job may specify.
 const TIME_MAX_MS: u64 = 30 * 24 * 3600 * 1000;
@@ -31,7 +31,7 @@ pub struct JobSpec {
     kind: String,
     payload: Vec<u8>,
     worker: Option<String>,
-    needs: Needs,
+    needs: Labels,
     queue: Option<String>,
     priority: u8,
     not_before: Option<SystemTime>,
@@ -60,7 +60,7 @@ impl JobSpec {
             kind: kind.into(),
             payload: Vec::new(),
             worker: None,
-            needs: Needs::default(),
+            needs: Labels::default(),
             queue: None,
             priority: JOB_PRIORITY,
             not_before: None,
@@ -111,7 +111,7 @@ impl JobSpec {
     }
 
     /// What the worker must have. Default: nothing.
-    pub fn needs(mut self, needs: Needs) -> JobSpec {
+    pub fn needs(mut self, needs: Labels) -> JobSpec {
         self.needs = needs;
         self
     }

@@ -6,7 +6,7 @@ use crate::wire::id;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tenure_core::{
-    JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JobLimits, JobRecord, Needs, QueueName,
+    JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JobLimits, JobRecord, Labels, QueueName,
 };
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -28,8 +28,8 @@ pub(super) struct SubmittedDocument {
     backoff: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    #[serde(default, skip_serializing_if = "NeedsDocument::is_empty")]
-    needs: NeedsDocument,
+    #[serde(default, skip_serializing_if = "LabelsDocument::is_empty")]
+    needs: LabelsDocument,
     /// None: `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue: Option<String>,
@@ -41,9 +41,9 @@ pub(super) struct SubmittedDocument {
     not_before: i64,
 }
 
-/// What a worker must have.
+/// What a job needs, or a worker has.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-struct NeedsDocument {
+pub(super) struct LabelsDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     partition: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,22 +52,22 @@ struct NeedsDocument {
     capabilities: Vec<String>,
 }
 
-impl NeedsDocument {
-    fn is_empty(&self) -> bool {
-        *self == NeedsDocument::default()
+impl LabelsDocument {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == LabelsDocument::default()
     }
 
-    fn of(needs: &Needs) -> NeedsDocument {
-        NeedsDocument {
+    pub(super) fn of(needs: &Labels) -> LabelsDocument {
+        LabelsDocument {
             partition: needs.partition.as_ref().map(ToString::to_string),
             domain: needs.domain.as_ref().map(ToString::to_string),
             capabilities: needs.capabilities.iter().map(ToString::to_string).collect(),
         }
     }
 
-    fn read(&self) -> Result<Needs, String> {
-        let label = |text: &String| id("needs", text);
-        Ok(Needs {
+    pub(super) fn read(&self, field: &str) -> Result<Labels, String> {
+        let label = |text: &String| id(field, text);
+        Ok(Labels {
             partition: self.partition.as_ref().map(label).transpose()?,
             domain: self.domain.as_ref().map(label).transpose()?,
             capabilities: self.capabilities.iter().map(label).collect::<Result<_, _>>()?,
@@ -103,7 +103,7 @@ impl SubmittedDocument {
             attempts: job.limits.attempts_max,
             backoff: job.limits.backoff_ms,
             target: job.target.as_ref().map(ToString::to_string),
-            needs: NeedsDocument::of(&job.needs),
+            needs: LabelsDocument::of(&job.needs),
             queue: (job.queue != QueueName::default()).then(|| job.queue.to_string()),
             priority: job.priority,
             submitted_at: job.submitted_ms,
@@ -126,7 +126,7 @@ impl SubmittedDocument {
             watermark: self.watermark,
             payload: bytes("payload", self.payload, JOB_PAYLOAD_MAX_BYTES)?,
             target: self.target.map(|target| id("target", &target)).transpose()?,
-            needs: self.needs.read()?,
+            needs: self.needs.read("needs")?,
             queue: self.queue.map(|queue| id("queue", &queue)).transpose()?.unwrap_or_default(),
             priority: bounded("priority", self.priority, JOB_PRIORITY_MAX)?,
             submitted_ms: bounded("submittedAt", self.submitted_at, time_max)?,

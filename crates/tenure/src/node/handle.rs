@@ -63,6 +63,7 @@ impl NodeHandle {
             fence: fence.clone(),
             workers: workers.clone(),
             submissions: crate::job::Submissions::default(),
+            dispatching: crate::job::Dispatching::default(),
         };
         let bulk = Arc::clone(&lanes.bulk);
         let host = WorkerHost::new(bulk, keys.clone(), settings, reporter, leadership);

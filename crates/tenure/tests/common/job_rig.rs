@@ -125,6 +125,14 @@ pub fn wall_ms() -> i64 {
 }
 
 /// An inbox of `w1` as a leader writes it: id, epoch, time of dispatch.
+/// As a worker that takes everything has created it.
+pub async fn open_inbox(rig: &Rig) {
+    let life = "00000000000000aa";
+    let inbox = json!({"v": 1, "workerId": "w1", "epoch": 0, "owner": life, "nonce": format!("{life}-1"),
+                       "serves": {"by": life, "slots": 16}, "entries": []});
+    put(rig, INBOX, inbox.to_string()).await;
+}
+
 pub async fn put_inbox(rig: &Rig, entries: &[(&str, u64, i64)]) {
     let rows = entries.iter().map(|(id, epoch, at)| {
         json!({"id": id, "attempt": 1, "epoch": epoch, "dispatchedAt": at, "kind": "echo", "timeout": 60000,
@@ -133,7 +141,7 @@ pub async fn put_inbox(rig: &Rig, entries: &[(&str, u64, i64)]) {
     let rows: Vec<Value> = rows.collect();
     let life = "00000000000000aa";
     let inbox = json!({"v": 1, "workerId": "w1", "epoch": 6, "owner": life, "nonce": format!("{life}-1"),
-                       "entries": rows});
+                       "serves": {"by": life, "slots": 16}, "entries": rows});
     put(rig, INBOX, inbox.to_string()).await;
 }
 

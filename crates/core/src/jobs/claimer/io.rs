@@ -3,7 +3,7 @@
 use super::super::{InboxDoc, Outcome};
 use crate::document::{DocumentAnswer, DocumentRequest};
 use crate::election::Epoch;
-use crate::id::{JobId, KindName};
+use crate::id::{JobId, KindName, QueueName};
 use crate::machine::Request;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +54,15 @@ impl Request for ClaimerRequest {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ClaimerOutput {
     /// The attempt is claimed. `epoch` is the one it was dispatched in.
-    Run { id: JobId, attempt: u32, epoch: Epoch, kind: KindName, payload: Arc<[u8]>, timeout_ms: u64 },
+    Run {
+        id: JobId,
+        attempt: u32,
+        epoch: Epoch,
+        queue: QueueName,
+        kind: KindName,
+        payload: Arc<[u8]>,
+        timeout_ms: u64,
+    },
     /// If `dropped`, nobody waits for the outcome, and nothing the attempt still reports matters.
     Cancel { id: JobId, attempt: u32, dropped: bool },
     /// Draining is over: everything is written and nothing runs.

@@ -2,18 +2,29 @@
 
 use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
 use super::{Claimer, Phase};
+use crate::document::State;
 use crate::mutants::Mutant;
 use crate::time::Time;
+use std::sync::Arc;
 
 impl Claimer {
     /// The inbox to write, if it is worth a write now: claims at once, results together.
     pub(super) fn plan(&mut self, now: Time) -> Option<InboxDoc> {
-        let doc = self.doc()?.clone();
+        let doc = match self.doc() {
+            Some(doc) => doc.clone(),
+            // The first thing it does is to say which jobs it takes.
+            None if self.document.state() == State::Found && !self.draining => InboxDoc::default(),
+            None => return None,
+        };
         let me = self.config.incarnation;
         let (mut claims, mut running) = (self.runs.len(), self.running());
         let closed = self.draining.then_some(me);
+        let serves = match self.draining {
+            true => doc.serves.clone(),
+            false => Some((me, Arc::clone(&self.config.serves))),
+        };
         // If the leader learns of it at once, it dispatches nothing here in vain.
-        let mut claimed = doc.closed != closed;
+        let mut claimed = doc.closed != closed || doc.serves != serves;
         let mut entries = doc.entries;
         let mut duplicates = 0;
         let mut abandoned = 0;
@@ -30,7 +41,11 @@ impl Claimer {
                     } else if self.draining {
                         finish(entry, Outcome::bare(OutcomeKind::Returned));
                         claimed = true;
-                    } else if claims < self.config.claims_max {
+                    } else if !self.serves(entry) && !Mutant::JobUnservedIsRun.on() {
+                        // A former life took such jobs.
+                        finish(entry, Outcome::bare(OutcomeKind::Returned));
+                        claimed = true;
+                    } else if claims < self.config.serves.slots as usize {
                         let now_running = running < self.config.concurrency;
                         entry.state = match now_running {
                             true => EntryState::Running { by: me },
@@ -71,11 +86,16 @@ impl Claimer {
         }
         self.counts.duplicates += duplicates;
         self.counts.abandoned += abandoned;
-        Some(InboxDoc { entries, closed })
+        Some(InboxDoc { serves, closed, entries })
+    }
+
+    fn serves(&self, entry: &Entry) -> bool {
+        let serves = &self.config.serves;
+        serves.takes_queue(&entry.queue) && serves.takes_kind(&entry.kind)
     }
 }
 
 fn finish(entry: &mut Entry, outcome: Outcome) {
-    entry.payload = std::sync::Arc::from([]);
+    entry.payload = Arc::from([]);
     entry.state = EntryState::Finished { outcome };
 }

@@ -1,11 +1,11 @@
 //! Which worker gets a waiting job, and how often that is tried.
 
-use super::super::assign::Assign;
-use super::super::lifecycle::refusal;
+use super::super::assign::{Assign, Load, NoWorker};
+use super::super::inboxes::Inbox;
 use super::super::model::{JOB_PAYLOAD_MAX_BYTES, JobRecord};
 use super::super::table::{Class, Place, Transition};
 use super::Dispatcher;
-use crate::id::{JobId, QueueName};
+use crate::id::{JobId, QueueName, WorkerId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -28,39 +28,71 @@ impl<A: Assign> Dispatcher<A> {
             places.first().map(|place| (place.clone(), class.clone()))
         };
         let mut heads: BTreeMap<Place, Class> = self.table.waiting().iter().filter_map(first).collect();
-        let mut vain = 0;
+        let (mut vain, mut wanting) = (0, false);
         while let Some((place, class)) = heads.pop_first() {
             match self.assign_one(now, &place.2, &class) {
                 Ok(()) => heads.extend(self.table.waiting().get_key_value(&class).and_then(first)),
-                Err(reason) => {
+                Err(NoWorker { reason, later }) => {
                     vain += 1;
+                    wanting |= !later;
                     self.explain(now, class, &reason, &mut fresh);
                 }
             }
         }
         let waiting = self.table.waiting();
         self.reasons.retain(|class, _| waiting.contains_key(class));
+        self.inboxes.want(now, wanting && self.assign.goes_by_inboxes());
         // Many classes and many workers take their time to compare.
         self.retry_at = now + (vain / 8).min(self.config.fast_ms / 2);
     }
 
-    fn assign_one(&mut self, now: Time, id: &JobId, class: &Class) -> Result<(), String> {
-        self.queue_has_room(&class.queue)?;
+    fn assign_one(&mut self, now: Time, id: &JobId, class: &Class) -> Result<(), NoWorker> {
+        let later = |reason: String| NoWorker { reason, later: true };
+        self.queue_has_room(&class.queue).map_err(later)?;
         self.tell_loads();
         let Some(job) = self.table.get(id) else { return Ok(()) };
         let worker = match &class.target {
             Some(target) => target.clone(),
             None => self.assign.assign(job.record())?,
         };
-        let has_room = || self.has_room(&worker, job.record().payload.len());
-        match refusal(&worker, &self.workers, self.inboxes.get(&worker), has_room) {
-            Some(reason) => Err(reason),
+        match self.refusal(&worker, job.record()) {
+            Some(reason) => {
+                let later = self.inboxes.get(&worker).is_some_and(|inbox| inbox.serves().is_some());
+                Err(NoWorker { reason, later })
+            }
             None => {
                 self.change(now, id, Transition::Dispatch(worker.clone()));
                 self.inboxes.create(&worker);
                 Ok(())
             }
         }
+    }
+
+    /// Why a job cannot go to this worker now; `None` if it can.
+    fn refusal(&self, worker: &WorkerId, job: &JobRecord) -> Option<String> {
+        let inbox = self.inboxes.get(worker);
+        let served = inbox.and_then(Inbox::serves).filter(|_| self.assign.goes_by_inboxes());
+        let unsaid = served.is_none() && self.assign.goes_by_inboxes();
+        let out = self.table.load_of(worker);
+        Some(if !self.workers.are_known() {
+            "the workers are not known yet".to_owned()
+        } else if !self.workers.is_active(worker) {
+            format!("worker {worker} is not active")
+        } else if inbox.is_some_and(Inbox::is_unreadable) {
+            format!("the inbox of worker {worker} cannot be read")
+        } else if inbox.is_some_and(Inbox::refuses_jobs) {
+            format!("worker {worker} drains")
+        } else if unsaid {
+            format!("worker {worker} has not said which jobs it takes")
+        } else if inbox.is_some_and(|inbox| !inbox.takes(job)) {
+            format!("worker {worker} takes no such jobs")
+        } else if served.is_some_and(|served| out >= served.slots as usize) {
+            format!("worker {worker} is busy")
+        } else if !self.has_room(worker, job.payload.len()) {
+            format!("the inbox of worker {worker} is full")
+        } else {
+            return None;
+        })
     }
 
     /// The reason if nothing more of this queue may be given to a worker.
@@ -94,11 +126,19 @@ impl<A: Assign> Dispatcher<A> {
         self.reasons.insert(class, reason.to_owned());
     }
 
-    fn tell_loads(&mut self) {
+    /// Tells who can be given something, and how busy they are.
+    pub(super) fn tell_loads(&mut self) {
         for worker in std::mem::take(&mut self.table.news.loads) {
-            // Room means room for any job, however large.
-            let fits = self.workers.is_active(&worker) && self.has_room(&worker, JOB_PAYLOAD_MAX_BYTES);
-            self.assign.load(&worker, fits.then(|| self.table.load_of(&worker)));
+            let inbox = self.inboxes.get(&worker);
+            let load = if inbox.is_some_and(Inbox::refuses_jobs) {
+                Load::Draining
+            } else if self.has_room(&worker, JOB_PAYLOAD_MAX_BYTES) {
+                Load::Out(self.table.load_of(&worker))
+            } else {
+                Load::NoRoom
+            };
+            let now = (inbox.and_then(Inbox::serves), load);
+            self.assign.worker(&worker, self.workers.is_active(&worker).then_some(now));
         }
     }
 }

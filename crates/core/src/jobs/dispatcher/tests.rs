@@ -1,22 +1,23 @@
 //! Random schedules: whatever happens, everything that needs another look is marked. Marking all jobs and all inboxes by hand
 //! after any step must lead to nothing that an unmarked wake-up does not lead to.
 
-use super::super::assign::LeastLoaded;
+use super::super::assign::Candidates;
 use super::super::fixtures::{config, name, record};
-use super::super::model::{EntryState, Outcome};
+use super::super::model::{EntryState, Outcome, Serves};
 use super::*;
 use crate::document::{DocumentRequest, Read, Removal, Stamp};
-use crate::election::{Expect, Version, WriteAnswer};
+use crate::election::{Epoch, Expect, Version, WriteAnswer};
 use crate::id::{Incarnation, Nonce};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::sync::Arc;
 
 type Object<T> = (Stamp, T, u64);
 
 struct World {
     rng: ChaCha8Rng,
     now: u64,
-    leader: Dispatcher<LeastLoaded>,
+    leader: Dispatcher<Candidates>,
     asked: Vec<(RequestId, DispatchRequest)>,
     ledgers: BTreeMap<usize, Object<LedgerDoc>>,
     inboxes: BTreeMap<WorkerId, Object<InboxDoc>>,
@@ -90,12 +91,19 @@ impl World {
         }
     }
 
-    /// A worker claims, runs, ends or loses something, or closes and reopens its inbox.
+    /// A worker creates its inbox, takes other jobs than before, claims, runs, ends or loses something, or closes and reopens it.
     fn work(&mut self) {
         let worker: WorkerId = name(&format!("w{}", self.rng.random_range(0..4)));
-        let Some((stamp, doc, version)) = self.inboxes.get_mut(&worker) else { return };
         self.versions += 1;
         let (me, by) = (Incarnation(9), Incarnation(9));
+        let created = Stamp { epoch: Epoch(0), owner: me, nonce: Nonce { incarnation: me, sequence: 0 } };
+        let (stamp, doc, version) =
+            self.inboxes.entry(worker).or_insert_with(|| (created, InboxDoc::default(), 0));
+        if doc.serves.is_none() || self.rng.random_bool(0.05) {
+            let mut serves = Serves::anything(self.rng.random_range(1..4));
+            serves.kinds.extend(self.rng.random_bool(0.2).then(|| name("other")));
+            doc.serves = Some((me, Arc::new(serves)));
+        }
         (stamp.nonce, *version) = (Nonce { incarnation: me, sequence: self.versions }, self.versions);
         let at = self.rng.random_range(0..8);
         if self.rng.random_bool(0.1) {
@@ -138,7 +146,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, input: In<Dispatcher<LeastLoaded>>) {
+    fn tell(&mut self, input: In<Dispatcher<Candidates>>) {
         let now = Now { at: Time(self.now), wall_ms: 0 };
         let mut out = Vec::new();
         self.leader.handle(now, input, &mut out);
@@ -172,7 +180,7 @@ fn whatever_needs_another_look_is_marked() {
         let mut world = World {
             rng: ChaCha8Rng::seed_from_u64(seed),
             now: 1000,
-            leader: Dispatcher::new(config(), LeastLoaded::default()),
+            leader: Dispatcher::new(config(), Candidates::default()),
             asked: Vec::new(),
             ledgers: BTreeMap::new(),
             inboxes: BTreeMap::new(),

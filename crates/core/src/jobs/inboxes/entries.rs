@@ -70,7 +70,8 @@ pub(super) fn wanted(view: &View<'_>, ledger: &Ledger, worker: &WorkerId, inbox:
     let new = |job: &&Job| {
         let wanted = job.record().state == JobState::Dispatched && job.withdraw().is_none();
         let recorded = job.is_confirmed(ledger) || Mutant::JobDispatchedUnrecorded.on();
-        wanted && recorded && inbox.entry(&job.record().id, job.record().attempt).is_none()
+        let takes = inbox.takes(job.record());
+        wanted && recorded && takes && inbox.entry(&job.record().id, job.record().attempt).is_none()
     };
     let mut new: Vec<&Job> = view.table.out_at(worker).filter(new).collect();
     new.sort_by_cached_key(|job| Place::of(job.record()));
@@ -96,6 +97,7 @@ fn entry_of(view: &View<'_>, job: &Job) -> Entry {
         attempt: record.attempt,
         epoch: view.config.epoch,
         dispatched_at: view.wall_ms,
+        queue: record.queue.clone(),
         kind: record.kind.clone(),
         payload: record.payload.clone(),
         timeout_ms: record.limits.timeout_ms,

@@ -1,12 +1,14 @@
 //! One worker's inbox, as the leader sees it.
 
 use super::super::RETRY;
+use super::super::assign::serves;
 use super::super::dispatcher::{DispatchRequest, Sink};
-use super::super::model::{Entry, InboxDoc};
+use super::super::model::{Entry, InboxDoc, JobRecord, Serves};
 use crate::document::{Content, Document, Op, Rules, State, Unreadable, Writer};
 use crate::id::{JobId, WorkerId};
 use crate::mutants::Mutant;
 use crate::time::Time;
+use std::sync::Arc;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(in crate::jobs) struct Inbox {
@@ -75,6 +77,16 @@ impl Inbox {
         self.doc().map_or(&[], |doc| &doc.entries)
     }
 
+    /// Which jobs its worker takes; `None` as long as it has not said so.
+    pub(in crate::jobs) fn serves(&self) -> Option<&Arc<Serves>> {
+        Some(&self.doc()?.serves.as_ref()?.1)
+    }
+
+    /// Whether its worker takes such jobs, as far as is known.
+    pub(in crate::jobs) fn takes(&self, job: &JobRecord) -> bool {
+        self.serves().is_none_or(|served| serves(served, job))
+    }
+
     /// Whether its worker takes no more jobs, as far as is known.
     pub(super) fn is_closed(&self) -> bool {
         self.doc().is_some_and(|doc| doc.closed.is_some())
@@ -124,8 +136,8 @@ impl Inbox {
 
     pub(super) fn write(&mut self, now: Time, worker: &WorkerId, entries: Vec<Entry>, sink: &mut Sink<'_>) {
         self.document.touch();
-        let closed = self.doc().and_then(|doc| doc.closed);
-        let body = self.content.send(InboxDoc { closed, entries });
+        let (serves, closed) = self.doc().map_or((None, None), |doc| (doc.serves.clone(), doc.closed));
+        let body = self.content.send(InboxDoc { serves, closed, entries });
         let request = |op: Op| DispatchRequest::Inbox(worker.clone(), op.with(|| body));
         sink.send_for(|id| self.document.next(now, id, true), request);
     }

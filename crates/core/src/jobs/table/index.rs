@@ -1,7 +1,7 @@
 //! What follows from the jobs, and what happened to them.
 
 use super::super::model::JOB_OBJECT_MAX_WEIGHT;
-use super::super::model::{JobRecord, Needs};
+use super::super::model::{JobRecord, Labels};
 use super::{Job, JobId, JobState, Time, WorkerId};
 use crate::id::{KindName, QueueName};
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(in crate::jobs) struct Class {
     pub(in crate::jobs) queue: QueueName,
     kind: KindName,
-    needs: Needs,
+    needs: Labels,
     pub(in crate::jobs) target: Option<WorkerId>,
 }
 

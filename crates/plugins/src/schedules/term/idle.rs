@@ -29,7 +29,9 @@ pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
         // Who submits a job or changes a schedule says so in one document. What came there by other means is found by a list.
         let lists = !idle || Instant::now() >= next_list;
         let needed = match lists {
-            true => is_needed(inner, if idle { &["schedules"] } else { &["jobs", "schedules"] }).await,
+            true => {
+                is_needed(inner, if idle { &["schedules/"] } else { &["jobs/ledger-", "schedules/"] }).await
+            }
             false => inner.schedules.is_leader_asked().await,
         };
         let (found, pause) = match needed {
@@ -62,11 +64,11 @@ pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
     }
 }
 
-/// Whether anything is in these folders.
-async fn is_needed(inner: &Inner, folders: &[&str]) -> Result<bool, String> {
-    for folder in folders {
-        let folder = format!("{}/{folder}/", inner.schedules.prefix());
-        let (entries, _) = inner.schedules.list_folder(&folder, 1).await?;
+/// Whether there is anything whose key begins like this.
+async fn is_needed(inner: &Inner, beginnings: &[&str]) -> Result<bool, String> {
+    for beginning in beginnings {
+        let keys = format!("{}/{beginning}", inner.schedules.prefix());
+        let (entries, _) = inner.schedules.list_folder(&keys, 1).await?;
         if !entries.is_empty() {
             return Ok(true);
         }

@@ -2,7 +2,7 @@
 
 use super::{SAVE_EVERY, Term, TermError};
 use crate::checks::report::JobReport;
-use crate::schedules::assign::CHECKS_KIND;
+use crate::schedules::CHECKS_KIND;
 use crate::schedules::runner::ScheduleEvent;
 use tenure::id::{JobId, ScheduleId, SeriesId};
 use tenure::job::{JobState, JobUpdate};

@@ -8,7 +8,7 @@
 //! would have to make a task of each of them.
 
 use super::{StoreAnswer, Term, TermError};
-use crate::schedules::assign::CHECKS_KIND;
+use crate::schedules::CHECKS_KIND;
 use crate::schedules::runner::{RunNow, ScheduleError};
 use crate::schedules::schedule::{RunRequest, Schedule};
 use std::sync::Arc;

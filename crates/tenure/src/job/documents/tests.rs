@@ -4,6 +4,7 @@ use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::json;
 use std::str::FromStr;
 use tenure_core::IdError;
+use tenure_core::Labels;
 use tenure_core::Nonce;
 use tenure_core::WorkerId;
 
@@ -38,6 +39,7 @@ fn inbox() -> InboxDoc {
         attempt,
         epoch: Epoch(3),
         dispatched_at: 1_794_700_800_000,
+        queue: name(if attempt == 2 { "mail" } else { "default" }),
         kind: name("report"),
         payload: Arc::from(*b"{\"a\": 1}"),
         timeout_ms: 60_000,
@@ -52,7 +54,10 @@ fn inbox() -> InboxDoc {
         EntryState::Finished { outcome },
     ];
     let entries = states.into_iter().zip(1..).map(|(state, attempt)| entry(attempt, state)).collect();
-    InboxDoc { closed: Some(LIFE), entries }
+    let labels = Labels { partition: Some(name("eu")), domain: None, capabilities: [name("icmp")].into() };
+    let (queues, kinds) = ([name("mail")].into(), [name("report"), name("send")].into());
+    let serves = Some((LIFE, Arc::new(Serves { queues, kinds, slots: 16, labels })));
+    InboxDoc { serves, closed: Some(LIFE), entries }
 }
 
 const STAMP: Stamp = Stamp { epoch: Epoch(3), owner: LIFE, nonce: NONCE };

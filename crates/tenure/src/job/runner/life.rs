@@ -150,9 +150,9 @@ impl Host<Claimer> for ClaimerHost {
 
     fn output(&mut self, _: Now, _: &Claimer, output: ClaimerOutput) -> ControlFlow<RunnerEnd> {
         match output {
-            ClaimerOutput::Run { id, attempt, epoch, kind, payload, .. } => {
+            ClaimerOutput::Run { id, attempt, epoch, queue, kind, payload, .. } => {
                 let cancelled = CancellationToken::new();
-                self.begin(JobContext { id, attempt, epoch: epoch.0, kind, payload, cancelled });
+                self.begin(JobContext { id, attempt, epoch: epoch.0, queue, kind, payload, cancelled });
             }
             ClaimerOutput::Cancel { id, attempt, dropped } => self.stop((id, attempt), dropped),
             ClaimerOutput::Drained => return ControlFlow::Break(RunnerEnd::Drained),
