@@ -1,4 +1,4 @@
-//! `tenure agent`: a worker that runs the checks of schedules, without a node.
+//! `tenure agent`: a worker that runs checks, commands and HTTP requests, without a node.
 
 use crate::args::{AgentArgs, SettingsArgs};
 use crate::exit::Failure;
@@ -11,10 +11,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tenure::clock::BootClock;
 use tenure::id::{Label, QueueName};
-use tenure::job::{ClaimerCounts, Handlers, JobRunner, Labels, RunnerEnd, RunnerOptions};
+use tenure::job::{AllowedCommand, ClaimerCounts, Handlers, JobRunner, Labels, RunnerEnd, RunnerOptions};
 use tenure::store::OpenOptions;
 use tenure::worker::{Observer, WorkerSpec};
-use tenure_plugins::checks::{AllowedCommand, Checks, CommandCheck, LinkLocal};
+use tenure_plugins::checks::{Checks, LinkLocal};
+use tenure_plugins::work::{Commands, HttpRequests};
 
 /// As many as a schedule may ask for.
 const CAPABILITIES_MAX: usize = 32;
@@ -25,8 +26,9 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     keep_secrets();
     let resolved = args.settings.load()?;
-    let takes = takes(&args)?;
-    let checks = checks(&args)?;
+    let commands = commands(&args)?;
+    let takes = RunnerOptions { commands: commands.allowed().clone(), ..takes(&args)? };
+    let handlers = handlers(&args, commands)?;
     let mut settings = resolved.settings.clone();
     if let Some(pod) = &args.pod {
         settings.node = id("--pod", pod)?;
@@ -48,7 +50,6 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     let observer = Observer::start(settings, lanes, Arc::new(BootClock))?;
     let printer = args.events.then(|| print_events(observer.events()));
     let worker = observer.register_worker(spec)?;
-    let handlers = checks.handle(Handlers::new());
     let runner = JobRunner::start_with(&observer.jobs(), worker, handlers, takes.clone());
     let counts = runner.counts();
     let end = work(&args.id, &takes, runner, &mut signals).await;
@@ -149,9 +150,16 @@ fn takes(args: &AgentArgs) -> Result<RunnerOptions, Failure> {
     Ok(RunnerOptions { queues, labels, ..RunnerOptions::at_once(slots) })
 }
 
-fn checks(args: &AgentArgs) -> Result<Checks, Failure> {
+/// Everything that it can do: checks, commands and requests.
+fn handlers(args: &AgentArgs, commands: Commands) -> Result<Handlers, Failure> {
     let link_local = if args.allow_link_local { LinkLocal::Allowed } else { LinkLocal::Denied };
     let checks = Checks::reaching(link_local).map_err(Failure::other)?;
+    let checks = checks.on("command", commands.clone()).map_err(Failure::usage)?;
+    let requests = HttpRequests::new(link_local).map_err(Failure::other)?;
+    Ok(commands.handle(requests.handle(checks.handle(Handlers::new()))))
+}
+
+fn commands(args: &AgentArgs) -> Result<Commands, Failure> {
     let mut allowed = Vec::new();
     for text in &args.allow_commands {
         let command: AllowedCommand = text
@@ -167,10 +175,7 @@ fn checks(args: &AgentArgs) -> Result<Checks, Failure> {
         let rule = "must be only a variable's name; its value comes from the agent's environment";
         return Err(Failure::usage(format!("--env = {name:?}: {rule}")));
     }
-    if allowed.is_empty() {
-        return Ok(checks);
-    }
-    checks.on("command", CommandCheck::new(allowed).env(&args.env)).map_err(Failure::usage)
+    Ok(Commands::new(allowed).env(&args.env))
 }
 
 /// Commands run as the same user as this process, which has credentials in its memory and environment: nobody but root may look into

@@ -14,7 +14,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use tenure::id::{JobId, KindName, QueueName};
 use tenure::job::{JobList, JobState};
-use tenure_plugins::schedules::{CHECKS_KIND, JobInfo, JobRow};
+use tenure_plugins::schedules::{JobInfo, JobRow, schedule_of};
 
 /// Inboxes that are looked into at most.
 const INBOXES_MAX: usize = 64;
@@ -39,11 +39,12 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
         None => JobList::default(),
     };
     list.jobs.retain(|job| {
-        schedule.as_ref().is_none_or(|schedule| job.kind.as_str() == CHECKS_KIND && job.series == *schedule)
-            && queue.as_ref().is_none_or(|queue| job.queue == *queue)
-            && kind.as_ref().is_none_or(|kind| job.kind == *kind)
-            && !(args.open && job.state.is_final())
-            && (!args.dead || job.state.is_dead())
+        schedule.is_none()
+            || (schedule_of(job).is_some() && schedule.as_ref() == Some(&job.series))
+                && queue.as_ref().is_none_or(|queue| job.queue == *queue)
+                && kind.as_ref().is_none_or(|kind| job.kind == *kind)
+                && !(args.open && job.state.is_final())
+                && (!args.dead || job.state.is_dead())
     });
     let mut rows = Vec::new();
     if let Some(place) = &place {

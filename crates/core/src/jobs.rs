@@ -18,6 +18,7 @@
 //! Not promised: that a job *runs* only once. A worker that fell silent may still run what it claimed while another attempt
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
 
+mod allowed_command;
 mod asked;
 mod assign;
 mod claimer;
@@ -33,6 +34,7 @@ mod submitter;
 mod table;
 mod workers;
 
+pub use allowed_command::AllowedCommand;
 pub use asked::{Ask, Asked, JOB_BATCHES_MAX, JOB_QUEUES_MAX, QueueSettings, RequestsDoc};
 pub use assign::{Assign, Candidates, Load, NoWorker};
 pub use claimer::{

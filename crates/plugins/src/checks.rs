@@ -4,15 +4,13 @@
 //! leader concludes from many of them.
 
 pub(crate) mod agent;
-pub(crate) mod allowed;
 pub(crate) mod check;
 pub(crate) mod health;
 pub(crate) mod link_local;
 pub(crate) mod report;
 
 pub use agent::Checks;
-pub use allowed::AllowedCommand;
-pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
+pub use check::{Check, DnsCheck, HttpCheck, JobRun, TcpCheck};
 pub use health::{CheckHealth, Health, Transition};
 pub use link_local::LinkLocal;
 pub use report::{CheckResult, JobReport};

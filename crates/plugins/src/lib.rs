@@ -6,3 +6,4 @@ pub mod cluster_health;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod schedules;
+pub mod work;

@@ -1,4 +1,4 @@
-//! Schedules: checks things at due times. The leader plans, and the cluster's workers run the checks.
+//! Schedules: work at due times. The leader plans, and the cluster's workers do the work: checks, commands, requests, or anything.
 //!
 //! A [`Schedule`] says what to check and when; the [`Scheduler`](tenure::schedules::Scheduler) says which due times become jobs now.
 //! Both are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
@@ -24,7 +24,7 @@ mod view;
 
 pub use cost::cost;
 pub use figures::SCHEDULE_METRIC_NAMES;
-pub use job::JobFacts;
+pub use job::{JobFacts, schedule_of};
 pub use problem::{Problem, Problems};
 pub use read::Rules;
 pub use runner::{

@@ -54,7 +54,8 @@ pub use spec::JobSpec;
 pub(crate) use submit::Submissions;
 pub use submit::{JOBS_PER_CALL_MAX, Receipt};
 pub use tenure_core::{
-    ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, Labels, LateResult, OutcomeKind, QueueSettings,
+    AllowedCommand, ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, Labels, LateResult,
+    OutcomeKind, QueueSettings,
 };
 pub use view::JobList;
 

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 #[derive(Args)]
 #[command(
     after_help = "On SIGTERM or SIGINT it takes no new jobs, finishes those that run, and deregisters; a second signal exits at once.\n\
-Checks of kind `command` are refused unless --allow-command lists the program and its arguments word for word: \
+It gets only the commands that --allow-command lists, the program and its arguments word for word: \
 '/usr/local/bin/backup --all'. The word * stands for exactly one argument that does not begin with -, and ** as the last word for any \
 arguments: '/usr/bin/ping -c 1 *'. Quote a word that contains a space or a *. Anyone who can write schedules can run the \
 allowed commands on this machine. Commands see PATH, HOME, LANG and TZ of the agent, and the variables --env names.\n\
@@ -38,7 +38,7 @@ pub(crate) struct AgentArgs {
     /// Most jobs it runs at once
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(crate) slots: u64,
-    /// A command that checks of kind `command` may run, see below; may be repeated
+    /// A command that jobs may run, see below; may be repeated
     #[arg(long = "allow-command", value_name = "COMMAND")]
     pub(crate) allow_commands: Vec<String>,
     /// A variable of the agent's environment that commands may see; may be repeated
@@ -63,7 +63,7 @@ pub(crate) struct AgentArgs {
 #[derive(Args)]
 #[command(
     after_help = "The file is a list of schedules, YAML or JSON, of at most 1 MiB. If anything in it is wrong, every mistake is \
-reported with its line and nothing is written. Schedules that are not in the file stay as they are. A schedule that \
+reported with its line and nothing is written. Schedules that are not in the file stay as they are, unless --prune is given. A schedule that \
 is new or becomes enabled starts with the next due time.\n\
 Exit code 0 done, 2 the file has mistakes, 1 or 4 or 6 some schedules could not be written (they are named)."
 )]
@@ -71,6 +71,12 @@ pub(crate) struct ApplyArgs {
     /// The file; `-` is stdin
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Remove the schedules that are not in the file, after showing them
+    #[arg(long)]
+    pub(crate) prune: bool,
+    /// Remove them without asking
+    #[arg(long, requires = "prune")]
+    pub(crate) yes: bool,
     /// Show what would be done, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -101,13 +107,28 @@ pub(crate) enum ScheduleAction {
     Resume(OneArgs),
     /// Have the leader create a job for a schedule now, even if it is paused
     RunNow(RunNowArgs),
+    /// Print schedules as a file that `tenure apply` reads
+    Export(ExportArgs),
     /// Remove a schedule; its open jobs go on
     Rm(OneArgs),
 }
 
 #[derive(Args)]
+#[command(after_help = "Exit code 10 if one does not exist.")]
+pub(crate) struct ExportArgs {
+    /// Their ids [default: all]
+    pub(crate) ids: Vec<String>,
+    /// Print JSON, which `apply` reads as well
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
+}
+
+#[derive(Args)]
 #[command(
-    after_help = "Checks: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
+    after_help = "Its jobs do one of: -- COMMAND, --http, --kind, --check. A command needs an agent with --allow-command.\n\
+Checks: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
 'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v]', or a JSON object; each with [,timeout=5s].\n\
 Exit code 1 if the schedule exists, 2 if something is wrong; either way nothing is written."
 )]
@@ -132,9 +153,27 @@ pub(crate) struct ScheduleAddArgs {
     /// Only run on `tenure schedule run-now`
     #[arg(long)]
     pub(crate) manual: bool,
+    /// The command that its jobs run, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    /// Where the command runs
+    #[arg(long, value_name = "PATH", requires = "command")]
+    pub(crate) directory: Option<String>,
+    /// The address its jobs send a GET request to
+    #[arg(long, value_name = "URL")]
+    pub(crate) http: Option<String>,
+    /// The kind of its jobs, for workers of your own
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    /// The payload of its jobs, as JSON or text
+    #[arg(long, value_name = "TEXT", requires = "kind")]
+    pub(crate) payload: Option<String>,
     /// What to check, see below; may be repeated
-    #[arg(long = "check", value_name = "CHECK", required = true)]
+    #[arg(long = "check", value_name = "CHECK")]
     pub(crate) checks: Vec<String>,
+    /// The queue its jobs wait in [default: default]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
     /// The partition an agent must be in [default: any]
     #[arg(long, value_name = "NAME")]
     pub(crate) partition: Option<String>,
@@ -144,10 +183,10 @@ pub(crate) struct ScheduleAddArgs {
     /// Something an agent must be able to do; may be repeated
     #[arg(long = "capability", value_name = "NAME")]
     pub(crate) capabilities: Vec<String>,
-    /// How long one attempt of a job may take [default: 30s]
+    /// How long one attempt of a job may take [default: 1h; checks 30s]
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,
-    /// How long a job may wait for an agent [default: 60s]
+    /// How long a job may wait for a worker [default: 1d; checks 60s]
     #[arg(long, value_name = "TIME")]
     pub(crate) ttl: Option<String>,
     /// Most times a job is started [default: 3]

@@ -75,6 +75,7 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
             ScheduleAction::Add(args) => &args.settings,
             ScheduleAction::List(args) => &args.settings,
             ScheduleAction::RunNow(args) => &args.settings,
+            ScheduleAction::Export(args) => &args.settings,
             ScheduleAction::Show(args)
             | ScheduleAction::Pause(args)
             | ScheduleAction::Resume(args)

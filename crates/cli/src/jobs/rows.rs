@@ -6,7 +6,7 @@ use crate::schedules::{Place, moment, now_ms, span};
 use tenure::id::{CheckName, WorkerId};
 
 use tenure::job::{JobRecord, JobState};
-use tenure_plugins::schedules::{CHECKS_KIND, JobInfo, JobRow};
+use tenure_plugins::schedules::{JobInfo, JobRow, schedule_of};
 
 /// A job for people; [`JobRow`] has it for programs.
 pub(crate) struct Row(pub(crate) JobRow);
@@ -59,10 +59,10 @@ impl Row {
     pub(crate) fn print(&self) {
         let job = &self.0.record;
         say!("job        {}", job.id);
-        match job.kind.as_str() {
-            CHECKS_KIND => say!("schedule   {}", job.series),
-            kind => say!("kind       {kind}"),
+        if let Some(schedule) = schedule_of(job) {
+            say!("schedule   {schedule}");
         }
+        say!("kind       {}", job.kind);
         say!("queue      {}, priority {}", job.queue, job.priority);
         say!("state      {}", job.state.as_str());
         if let (Some(due_ms), Some(age_ms)) = (self.0.facts.due_ms, self.age_ms()) {

@@ -5,10 +5,11 @@ use crate::args::ApplyArgs;
 use crate::exit::Failure;
 use crate::out::{complain, complain_lines, say, say_json};
 use serde_json::{Value, json};
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tenure::Namespace;
+use tenure::id::ScheduleId;
 use tenure_plugins::schedules::{Change, Problems, Rules, Schedule, ScheduleError, read_file};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -22,7 +23,10 @@ const AT_ONCE: usize = 16;
 /// Wrong arguments.
 const WRONG: u8 = 2;
 
-type Outcome = (String, Result<Change, ScheduleError>);
+/// A schedule, and what was done with it: created, changed, unchanged or removed.
+type Outcome = (String, Result<&'static str, ScheduleError>);
+
+const REMOVED: &str = "removed";
 
 pub(crate) async fn apply(args: ApplyArgs) -> Result<ExitCode, Failure> {
     let name =
@@ -39,11 +43,49 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<ExitCode, Failure> {
     } else {
         Some(Place::open(&args.settings).await?)
     };
-    let outcomes = match place {
-        Some(place) => write_all(&place, schedules, args.dry_run).await?,
-        None => schedules.into_iter().map(|new| (new.id.to_string(), Ok(Change::Created))).collect(),
+    let unwanted = match &place {
+        Some(place) if args.prune => unwanted(place, &schedules).await?,
+        Some(_) | None => Vec::new(),
+    };
+    if !unwanted.is_empty() && !args.dry_run && !args.yes && !is_agreed(&unwanted)? {
+        return Err(Failure::usage("nothing was written"));
+    }
+    let outcomes = match &place {
+        Some(place) => {
+            let mut outcomes = write_all(place, schedules, args.dry_run).await?;
+            for id in unwanted {
+                let removed = match args.dry_run {
+                    true => Ok(REMOVED),
+                    false => place.schedules().remove(&id).await.map(|_| REMOVED),
+                };
+                outcomes.push((id.to_string(), removed));
+            }
+            outcomes
+        }
+        None => schedules.into_iter().map(|new| (new.id.to_string(), Ok(Change::Created.as_str()))).collect(),
     };
     report(&namespace, &outcomes, &args)
+}
+
+/// The schedules on the store that are not in the file.
+async fn unwanted(place: &Place, wanted: &[Schedule]) -> Result<Vec<ScheduleId>, Failure> {
+    let mut there = place.schedules().list().await?;
+    there.retain(|id, _| wanted.iter().all(|schedule| schedule.id != *id));
+    Ok(there.into_keys().collect())
+}
+
+/// Asks whether these may be removed.
+fn is_agreed(unwanted: &[ScheduleId]) -> Result<bool, Failure> {
+    let (count, s) = (unwanted.len(), if unwanted.len() == 1 { "" } else { "s" });
+    complain!("tenure: {count} schedule{s} not in the file:");
+    unwanted.iter().for_each(|id| complain!("  {id}"));
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("--prune: nobody can be asked here: give --yes to remove them"));
+    }
+    complain!("Remove them? Type yes:");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(Failure::other)?;
+    Ok(answer.trim() == "yes")
 }
 
 fn text(args: &ApplyArgs, name: &str) -> Result<String, Failure> {
@@ -85,7 +127,7 @@ async fn write_all(place: &Place, new: Vec<Schedule>, dry_run: bool) -> Result<V
                 true => schedules.compare(&schedule).await,
                 false => schedules.put(&schedule, now_ms()).await,
             };
-            (place_in_file, (schedule.id.to_string(), done))
+            (place_in_file, (schedule.id.to_string(), done.map(Change::as_str)))
         });
     }
     while let Some(done) = writes.join_next().await {
@@ -96,33 +138,33 @@ async fn write_all(place: &Place, new: Vec<Schedule>, dry_run: bool) -> Result<V
 }
 
 fn report(namespace: &Namespace, outcomes: &[Outcome], args: &ApplyArgs) -> Result<ExitCode, Failure> {
-    let count = |wanted: Change| outcomes.iter().filter(|(_, done)| *done == Ok(wanted)).count();
-    let (created, changed, unchanged) =
-        (count(Change::Created), count(Change::Changed), count(Change::Unchanged));
-    let failed = outcomes.len() - created - changed - unchanged;
+    let count = |wanted: &str| outcomes.iter().filter(|(_, done)| *done == Ok(wanted)).count();
+    let (created, changed, unchanged) = (count("created"), count("changed"), count("unchanged"));
+    let removed = count(REMOVED);
+    let failed = outcomes.len() - created - changed - unchanged - removed;
     if args.json {
         let row = |(id, done): &Outcome| match done {
-            Ok(change) => json!({"id": id, "outcome": change.as_str(), "error": null}),
+            Ok(done) => json!({"id": id, "outcome": done, "error": null}),
             Err(error) => json!({"id": id, "outcome": "failed", "error": error.to_string()}),
         };
         let rows: Vec<Value> = outcomes.iter().map(row).collect();
         let report = json!({
             "namespace": namespace.as_str(), "dryRun": args.dry_run, "created": created, "changed": changed,
-            "unchanged": unchanged, "failed": failed, "schedules": rows,
+            "unchanged": unchanged, "removed": removed, "failed": failed, "schedules": rows,
         });
         say_json(&pretty(&report)?);
     } else {
         for (id, done) in outcomes {
             match (done, args.dry_run) {
-                (Ok(change), false) => say!("{} {id}", change.as_str()),
-                (Ok(Change::Unchanged), true) => say!("would be unchanged: {id}"),
-                (Ok(change), true) => say!("would be {}: {id}", change.as_str()),
+                (Ok(done), false) => say!("{done} {id}"),
+                (Ok(done), true) => say!("would be {done}: {id}"),
                 (Err(error), _) => complain_lines(&format!("tenure: {id}: {error}")),
             }
         }
         let would = if args.dry_run { "; nothing was written" } else { "" };
         let failures = if failed > 0 { format!(", {failed} FAILED") } else { String::new() };
-        say!("{created} created, {changed} changed, {unchanged} unchanged{failures}{would}");
+        let removals = if removed > 0 { format!(", {removed} removed") } else { String::new() };
+        say!("{created} created, {changed} changed, {unchanged} unchanged{removals}{failures}{would}");
     }
     let first = outcomes.iter().find_map(|(_, done)| done.as_ref().err().cloned());
     match first {

@@ -25,6 +25,9 @@ pub(crate) fn schedule(args: &ScheduleAddArgs) -> Result<Schedule, String> {
         ("overlap", &args.overlap),
         ("misfire", &args.misfire),
         ("misfireThreshold", &args.misfire_threshold),
+        ("queue", &args.queue),
+        ("directory", &args.directory),
+        ("kind", &args.kind),
     ];
     let texts = texts.into_iter().filter_map(|(key, text)| Some((key, json!(text.as_ref()?))));
     let numbers = [
@@ -43,7 +46,19 @@ pub(crate) fn schedule(args: &ScheduleAddArgs) -> Result<Schedule, String> {
         map.insert("enabled".to_owned(), json!(false));
     }
     map.insert("capabilities".to_owned(), json!(args.capabilities));
-    map.insert("checks".to_owned(), checks(&args.checks)?);
+    if !args.checks.is_empty() {
+        map.insert("checks".to_owned(), checks(&args.checks)?);
+    }
+    if !args.command.is_empty() {
+        map.insert("command".to_owned(), json!(args.command));
+    }
+    if let Some(url) = &args.http {
+        map.insert("http".to_owned(), json!({"url": url}));
+    }
+    if let Some(text) = &args.payload {
+        let payload = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        map.insert("payload".to_owned(), payload);
+    }
     let text = Value::Array(vec![Value::Object(map)]).to_string();
     let mut schedules = read_file(&text, &Rules::default()).map_err(|problems| told(&problems))?;
     schedules.pop().ok_or_else(|| "there is no schedule".to_owned())

@@ -1,7 +1,7 @@
-//! `tenure schedule`: what is checked, and when.
+//! `tenure schedule`: what is done, and when.
 
 use super::{Place, id, inline, moment, no_schedule, now_ms, pretty, run_now};
-use crate::args::{LookArgs, OneArgs, ScheduleAction, ScheduleAddArgs};
+use crate::args::{ExportArgs, LookArgs, OneArgs, ScheduleAction, ScheduleAddArgs};
 use crate::exit::Failure;
 use crate::jobs::{JOB_HEADER, Row};
 use crate::out::{Table, complain_lines, say, say_json};
@@ -11,7 +11,8 @@ use tenure::id::{CheckName, Label, ScheduleId};
 
 use tenure::job::{JobList, JobRecord};
 use tenure_plugins::checks::CheckHealth;
-use tenure_plugins::schedules::{CHECKS_KIND, Change, JobRow, Schedule, Timing};
+use tenure_plugins::schedules::{Change, JobRow, Schedule, Timing, schedule_of};
+use tenure_plugins::work::Work;
 
 /// Jobs that `show` tells people of.
 const JOBS_SHOWN: usize = 10;
@@ -24,6 +25,7 @@ pub(crate) async fn schedule(action: ScheduleAction) -> Result<ExitCode, Failure
         ScheduleAction::Pause(args) => enable(&args, false).await,
         ScheduleAction::Resume(args) => enable(&args, true).await,
         ScheduleAction::RunNow(args) => run_now::run_now(args).await,
+        ScheduleAction::Export(args) => export(&args).await,
         ScheduleAction::Rm(args) => remove(&args).await,
     }
 }
@@ -42,6 +44,43 @@ async fn add(args: &ScheduleAddArgs) -> Result<ExitCode, Failure> {
         say!("{} {}: {}", change.as_str(), schedule.id, when(&schedule));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints schedules as a file that `apply` reads: YAML, without what is as by default.
+async fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let wanted = args.ids.iter().map(|text| id("ID", text)).collect::<Result<Vec<ScheduleId>, Failure>>()?;
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let all = match &place {
+        Some(place) => place.schedules().list().await?,
+        None => Default::default(),
+    };
+    if let Some(missing) = wanted.iter().find(|id| !all.contains_key(*id)) {
+        return Err(no_schedule(missing, &namespace));
+    }
+    let mut code = ExitCode::SUCCESS;
+    let is_wanted = |id: &&ScheduleId| wanted.is_empty() || wanted.contains(id);
+    let mut fields = Vec::new();
+    for (id, read) in all.iter().filter(|(id, _)| is_wanted(id)) {
+        match read {
+            Ok(schedule) => fields.push(schedule.to_file_fields()),
+            Err(problems) => {
+                complain_lines(&format!("tenure: {id} is invalid and left out: {problems}"));
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    if args.json || fields.is_empty() {
+        let object = |fields: Vec<(String, Value)>| Value::Object(fields.into_iter().collect());
+        say_json(&pretty(&fields.into_iter().map(object).collect())?);
+        return Ok(code);
+    }
+    for schedule in fields {
+        for (place, (key, value)) in schedule.iter().enumerate() {
+            // JSON is YAML, too.
+            say!("{} {key}: {value}", if place == 0 { "-" } else { " " });
+        }
+    }
+    Ok(code)
 }
 
 /// Its timing, for people.
@@ -91,14 +130,14 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
         say!("no schedules in {namespace}");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["SCHEDULE", "WHEN", "STATE", "NEXT", "CHECKS", "NEEDS"]);
+    let mut table = Table::new(&["SCHEDULE", "WHEN", "STATE", "NEXT", "WORK", "NEEDS"]);
     for schedule in good {
         table.row([
             schedule.id.to_string(),
             when(schedule),
             if schedule.enabled { "enabled".to_owned() } else { "paused".to_owned() },
             schedule.next_ms(now_ms()).map_or_else(|| "-".to_owned(), moment),
-            schedule.checks.iter().map(|check| check.name.as_str()).collect::<Vec<&str>>().join(", "),
+            work(schedule),
             needs(schedule),
         ]);
     }
@@ -111,6 +150,12 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What its jobs do, for people.
+fn work(schedule: &Schedule) -> String {
+    let names = schedule.checks.iter().map(|check| check.name.as_str());
+    schedule.work.as_ref().map_or_else(|| names.collect::<Vec<&str>>().join(", "), Work::told)
+}
+
 fn needs(schedule: &Schedule) -> String {
     let needs = &schedule.needs;
     let places = [("partition", &needs.partition), ("domain", &needs.domain)];
@@ -121,7 +166,7 @@ fn needs(schedule: &Schedule) -> String {
 
 async fn jobs_of(place: &Place, id: &ScheduleId) -> Result<Vec<JobRecord>, Failure> {
     let mut list = JobList::read_near(&place.lanes, &place.namespace, &id.series()).await?;
-    list.jobs.retain(|job| job.kind.as_str() == CHECKS_KIND && job.series == id.series());
+    list.jobs.retain(|job| schedule_of(job).as_ref() == Some(id));
     list.ask_workers(&place.lanes, &place.namespace, 16).await?;
     Ok(list.jobs)
 }
@@ -149,6 +194,10 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     say!("when       {}", when(&schedule));
     say!("state      {}", if schedule.enabled { "enabled" } else { "paused" });
     say!("next       {}", schedule.next_ms(now_ms()).map_or_else(|| "-".to_owned(), moment));
+    if schedule.work.is_some() {
+        say!("work       {}", work(&schedule));
+    }
+    say!("queue      {}, priority {}", schedule.queue, schedule.priority);
     say!("needs      {}", needs(&schedule));
     say!(
         "jobs       at most {} open, {} each, {} attempt{}, missed ones: {}",

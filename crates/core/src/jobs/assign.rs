@@ -89,7 +89,7 @@ impl Candidates {
 type Rule = (fn(&JobRecord, &Serves) -> bool, fn(&JobRecord) -> String);
 
 /// In the order in which they are told.
-const RULES: [Rule; 6] = [
+const RULES: [Rule; 7] = [
     (|_, _| true, |_| "no active worker takes jobs".to_owned()),
     (
         |job, served| served.takes_queue(&job.queue),
@@ -112,6 +112,13 @@ const RULES: [Rule; 6] = [
         |job| {
             let all: Vec<&str> = job.needs.capabilities.iter().map(Label::as_str).collect();
             format!("no worker that could run it can {}", all.join(", "))
+        },
+    ),
+    (
+        |job, served| job.commands.iter().all(|command| served.allows(command)),
+        |job| {
+            let all: Vec<String> = job.commands.iter().map(|command| command.join(" ")).collect();
+            format!("no worker that could run it allows {}", all.join(" and "))
         },
     ),
 ];
@@ -219,6 +226,16 @@ mod tests {
         assert_eq!(is(&domain), says("no worker that could run it is in domain net", false));
         let capability = other(|serves| serves.labels.capabilities = [name("icmp")].into());
         assert_eq!(is(&capability), says("no worker that could run it can icmp, v6", false));
+        let backup = JobRecord {
+            commands: Arc::from([vec!["/bin/backup".to_owned(), "a".to_owned()]]),
+            ..job.clone()
+        };
+        let by = |served: &Arc<Serves>| choice(&backup, &[("a", served, free)]);
+        assert_eq!(by(&fits), says("no worker that could run it allows /bin/backup a", false));
+        let other_words = other(|serves| serves.commands = ["/bin/backup b".parse().expect("valid")].into());
+        assert!(by(&other_words).is_err(), "that very command");
+        let allowed = other(|serves| serves.commands = ["/bin/backup *".parse().expect("valid")].into());
+        assert_eq!(by(&allowed), Ok("a".to_owned()));
         let busy = || says("every worker that could run it is busy", true);
         assert_eq!(choice(&job, &[("a", &fits, Load::Out(2)), ("b", &queue, free)]), busy());
         assert_eq!(choice(&job, &[("a", &fits, Load::NoRoom), ("b", &fits, Load::Draining)]), busy());

@@ -1,5 +1,6 @@
 //! Jobs, their states and limits, and the two documents they are kept in.
 
+use super::AllowedCommand;
 use crate::election::Epoch;
 use crate::id::{Incarnation, JobId, KindName, Label, QueueName, SeriesId, WorkerId};
 use std::collections::BTreeSet;
@@ -225,12 +226,20 @@ pub struct Serves {
     pub slots: u32,
     /// What it has, for jobs that need something.
     pub labels: Labels,
+    /// The commands that it allows.
+    pub commands: BTreeSet<AllowedCommand>,
 }
 
 impl Serves {
     /// Every queue and every kind, this many at once.
     pub fn anything(slots: u32) -> Serves {
-        Serves { queues: BTreeSet::new(), kinds: BTreeSet::new(), slots, labels: Labels::default() }
+        Serves {
+            queues: BTreeSet::new(),
+            kinds: BTreeSet::new(),
+            slots,
+            labels: Labels::default(),
+            commands: BTreeSet::new(),
+        }
     }
 
     /// Whether it takes jobs of this queue.
@@ -243,10 +252,19 @@ impl Serves {
         self.kinds.is_empty() || self.kinds.contains(kind)
     }
 
-    /// The bytes of all names.
+    /// Whether it allows this command.
+    pub fn allows(&self, command: &[String]) -> bool {
+        let allows = |(program, args): (&String, &[String])| {
+            self.commands.iter().any(|allowed| allowed.allows(program, args))
+        };
+        command.split_first().is_some_and(allows)
+    }
+
+    /// The bytes of all names and commands.
     pub fn names_len(&self) -> usize {
         let queues = self.queues.iter().map(QueueName::as_str);
         let names = queues.chain(self.kinds.iter().map(KindName::as_str));
+        let names = names.chain(self.commands.iter().map(AllowedCommand::as_str));
         names.map(|name| name.len() + 4).sum::<usize>() + self.labels.len()
     }
 }
@@ -270,6 +288,8 @@ pub struct JobRecord {
     pub target: Option<WorkerId>,
     /// What that worker must have.
     pub needs: Labels,
+    /// Commands that the worker must allow, each a program and its arguments.
+    pub commands: Arc<[Vec<String>]>,
     /// The queue it waits in.
     pub queue: QueueName,
     /// In its queue, higher ones are first; 0 to [`JOB_PRIORITY_MAX`].
@@ -313,6 +333,7 @@ impl JobRecord {
             limits,
             target: None,
             needs: Labels::default(),
+            commands: Arc::from([]),
             queue: QueueName::default(),
             priority: JOB_PRIORITY,
             submitted_ms: 0,
@@ -342,14 +363,18 @@ impl JobRecord {
 
     /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in a shard.
     pub fn weight(&self) -> usize {
-        self.payload.len() + JOB_RESULT_MAX_BYTES + self.needs.len() + 1536
+        self.payload.len() + JOB_RESULT_MAX_BYTES + self.needs.len() + self.commands_len() + 1536
     }
 
     /// The bytes of all names that a submission may choose.
     pub(super) fn names_len(&self) -> usize {
         let target = self.target.as_ref().map_or("", WorkerId::as_str);
         let names = [self.id.as_str(), self.series.as_str(), self.kind.as_str(), self.queue.as_str(), target];
-        names.map(str::len).iter().sum::<usize>() + self.needs.len()
+        names.map(str::len).iter().sum::<usize>() + self.needs.len() + self.commands_len()
+    }
+
+    fn commands_len(&self) -> usize {
+        self.commands.iter().flatten().map(|word| word.len() + 6).sum()
     }
 }
 

@@ -285,20 +285,24 @@ impl Table {
         token: Option<u64>,
         record: JobRecord,
     ) {
-        let new = JobRecord::new(record.id, record.series, record.kind, record.limits);
+        // Whatever happened to it elsewhere did not happen here.
+        let new = JobRecord::new(
+            record.id.clone(),
+            record.series.clone(),
+            record.kind.clone(),
+            record.limits.clone(),
+        );
         let record = JobRecord {
-            watermark: record.watermark,
-            payload: record.payload,
-            target: record.target,
-            needs: record.needs,
-            queue: record.queue,
-            priority: record.priority,
             submitted_ms: if record.submitted_ms > 0 { record.submitted_ms } else { clocks.wall_ms },
-            not_before_ms: record.not_before_ms,
-            attempt: record.attempt,
-            unbegun: record.unbegun,
+            state: new.state,
+            worker: new.worker,
             epoch: self.epoch,
-            ..new
+            cancel: new.cancel,
+            given_up: new.given_up,
+            reason: new.reason,
+            result: new.result,
+            late: new.late,
+            ..record
         };
         let id = record.id.clone();
         self.insert(ledger, clocks, record, None);

@@ -1,8 +1,7 @@
 //! The agent's side: runs jobs of kind `poll`. Give its handler to a job runner whose worker describes itself
 //! in its payload.
 
-use super::allowed::AllowedCommand;
-use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
+use super::check::{Check, DnsCheck, HttpCheck, JobRun, TcpCheck};
 use super::link_local::LinkLocal;
 use super::report::{CheckResult, JobReport};
 use crate::schedules::CHECKS_KIND;
@@ -10,6 +9,7 @@ use crate::schedules::problem::shortened;
 use crate::schedules::read::{self, KINDS, Rules};
 use crate::schedules::schedule::{CheckSpec, VERSION};
 use crate::schedules::tree::Tree;
+use crate::work::Commands;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tenure::clock::millis;
 use tenure::id::IdError;
 use tenure::id::KindName;
-use tenure::job::{Handlers, JobContext, JobOutcome};
+use tenure::job::{AllowedCommand, Handlers, JobContext, JobOutcome};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -64,7 +64,7 @@ impl Checks {
 
     /// Allows checks of kind `command`, for these commands. Anybody who may write schedules can then make this machine run them.
     pub fn commands(mut self, allowed: impl IntoIterator<Item = AllowedCommand>) -> Checks {
-        self.kinds.insert("command".to_owned(), Arc::new(CommandCheck::new(allowed)));
+        self.kinds.insert("command".to_owned(), Arc::new(Commands::new(allowed)));
         self
     }
 
@@ -153,7 +153,7 @@ async fn one(check: &dyn Check, job: &JobRun, spec: &CheckSpec) -> CheckResult {
 }
 
 impl JobRun {
-    fn of(context: &JobContext) -> JobRun {
+    pub(crate) fn of(context: &JobContext) -> JobRun {
         JobRun { job: context.id.clone(), attempt: context.attempt, epoch: context.epoch }
     }
 }

@@ -1,18 +1,14 @@
 //! The kinds of checks an agent has. A check passes, or says in a few words why not; the caller measures and limits its time.
 
-use super::allowed::AllowedCommand;
 use super::link_local::LinkLocal;
 use crate::schedules::schedule::{Action, CheckSpec};
+use crate::work::{CommandWork, Commands};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::process::Stdio;
 use std::sync::Arc;
 use tenure::async_trait;
 use tenure::id::JobId;
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, lookup_host};
-
-/// How much of a program's error output is kept.
-const SAID_MAX_BYTES: usize = 200;
 
 /// The job a check belongs to. The target may need this: to do nothing twice for a job it remembers the id, and to ignore a
 /// former leader it remembers the highest epoch.
@@ -98,6 +94,30 @@ impl HttpCheck {
     }
 }
 
+impl HttpCheck {
+    /// A request for a job, unless its address is denied.
+    pub(crate) fn request(
+        &self,
+        method: reqwest::Method,
+        url: &str,
+        job: &JobRun,
+    ) -> Result<reqwest::RequestBuilder, String> {
+        let url = reqwest::Url::parse(url).map_err(|error| error.to_string())?;
+        // The client connects to an IP address without asking the resolver, so check it here; a name goes through the resolver's
+        // check.
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        if let Ok(address) = host.parse::<IpAddr>() {
+            self.link_local.check(address)?;
+        }
+        let request = self.client.request(method, url).header("Tenure-Job", job.job.as_str());
+        Ok(request.header("Tenure-Attempt", job.attempt).header("Tenure-Epoch", job.epoch))
+    }
+
+    pub(crate) async fn answer(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, String> {
+        request.send().await.map_err(|error| in_short(&error.without_url()))
+    }
+}
+
 /// An error and its causes, without the address: that is in the schedule.
 fn in_short(error: &dyn std::error::Error) -> String {
     let mut last = error;
@@ -111,22 +131,8 @@ fn in_short(error: &dyn std::error::Error) -> String {
 impl Check for HttpCheck {
     async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Http { url, method, status } = &spec.action else { return Err(not_mine(spec)) };
-        let url = reqwest::Url::parse(url).map_err(|error| error.to_string())?;
-        // The client connects to an IP address without asking the resolver, so check it here; a name goes through the resolver's
-        // check.
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        if let Ok(address) = host.parse::<IpAddr>() {
-            self.link_local.check(address)?;
-        }
-        let request = match method.as_str() {
-            "HEAD" => self.client.head(url),
-            _ => self.client.get(url),
-        };
-        let request = request
-            .header("Tenure-Job", job.job.as_str())
-            .header("Tenure-Attempt", job.attempt)
-            .header("Tenure-Epoch", job.epoch);
-        let answer = request.send().await.map_err(|error| in_short(&error.without_url()))?;
+        let method = if method == "HEAD" { reqwest::Method::HEAD } else { reqwest::Method::GET };
+        let answer = self.answer(self.request(method, url, job)?).await?;
         let got = u64::from(answer.status().as_u16());
         match status {
             Some(status) if got == *status => Ok(()),
@@ -137,66 +143,18 @@ impl Check for HttpCheck {
     }
 }
 
-/// The variables passed on from the agent's environment: none that would hold a secret.
-const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
-
-/// Runs the commands this agent's own settings allow, without a shell and with empty input. From the agent's environment they see
-/// `PATH`, `HOME`, `LANG`, `TZ` and the variables named here; `TENURE_JOB`, `TENURE_ATTEMPT` and `TENURE_EPOCH` are set. The
-/// check passes if the program exits with 0. Child processes of the program may outlive it.
-#[derive(Clone, Debug)]
-pub struct CommandCheck {
-    allowed: Vec<AllowedCommand>,
-    passed: Vec<String>,
-}
-
-impl CommandCheck {
-    /// Allows these commands and no others.
-    pub fn new(allowed: impl IntoIterator<Item = AllowedCommand>) -> CommandCheck {
-        CommandCheck { allowed: allowed.into_iter().collect(), passed: Vec::new() }
-    }
-
-    /// Passes these variables of the agent's environment on as well.
-    pub fn env(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> CommandCheck {
-        self.passed.extend(names.into_iter().map(Into::into));
-        self
-    }
-}
-
+/// A command passes if it exits with 0.
 #[async_trait]
-impl Check for CommandCheck {
+impl Check for Commands {
     async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Command { program, args } = &spec.action else { return Err(not_mine(spec)) };
-        if !self.allowed.iter().any(|allowed| allowed.allows(program, args)) {
-            return Err("this agent does not allow this command with these arguments".to_owned());
-        }
-        let mut command = tokio::process::Command::new(program);
-        command.args(args).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        for name in PASSED.into_iter().chain(self.passed.iter().map(String::as_str)) {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        command.env("TENURE_JOB", job.job.as_str()).env("TENURE_ATTEMPT", job.attempt.to_string());
-        command.env("TENURE_EPOCH", job.epoch.to_string());
-        let mut child = command.kill_on_drop(true).spawn().map_err(|error| error.to_string())?;
-        let said = match child.stderr.take() {
-            Some(stderr) => beginning(stderr).await,
-            None => String::new(),
-        };
-        let status = child.wait().await.map_err(|error| error.to_string())?;
+        let command = std::iter::once(program).chain(args).cloned().collect();
+        let work = CommandWork { command, directory: None, env: BTreeMap::new() };
+        let (status, said) =
+            self.start(&work, job)?.end(std::future::pending()).await.map_err(|error| error.to_string())?;
         match status.success() {
             true => Ok(()),
             false => Err(format!("{status}: {said}")),
         }
     }
-}
-
-/// The beginning of the output. The rest is read and discarded, so that the program never blocks on a full pipe.
-async fn beginning(mut from: impl AsyncRead + Unpin) -> String {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
-    while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let room = SAID_MAX_BYTES.saturating_sub(kept.len()).min(read);
-        kept.extend_from_slice(&buffer[..room]);
-    }
-    String::from_utf8_lossy(&kept).trim().to_owned()
 }

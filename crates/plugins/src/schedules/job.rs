@@ -3,8 +3,18 @@
 use super::schedule::Schedule;
 use crate::checks::report::JobReport;
 use serde_json::Value;
-use tenure::id::CheckName;
+use tenure::id::{CheckName, JobId, ScheduleId, SeriesId};
 use tenure::job::JobRecord;
+
+/// The schedule that made a job; `None` if none did: nothing else is named that way.
+pub fn schedule_of(job: &JobRecord) -> Option<ScheduleId> {
+    is_scheduled(&job.series, &job.id).then(|| job.series.schedule())
+}
+
+pub(super) fn is_scheduled(series: &SeriesId, job: &JobId) -> bool {
+    let rest = job.as_str().strip_prefix(series.as_str());
+    rest.is_some_and(|rest| rest.starts_with('-') || rest.starts_with(".run."))
+}
 
 /// What a job's record says about the job. Pure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,7 +30,7 @@ pub struct JobFacts {
 }
 
 impl JobFacts {
-    /// Reads a job of kind `poll`; other jobs yield little.
+    /// Reads a job of kind `checks`; other jobs yield little.
     pub fn of(job: &JobRecord) -> JobFacts {
         let payload: Value = serde_json::from_slice(&job.payload).unwrap_or(Value::Null);
         let report = JobReport::from_result(&job.result);

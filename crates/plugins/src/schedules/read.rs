@@ -5,8 +5,9 @@ use super::problem::{Problem, Problems};
 use super::schedule::{Action, CheckSpec, Misfire, Overlap, RunRequest, Schedule, VERSION};
 use super::timing::{CronField, CronTimes, DAY_MS, Interval, SECOND_MS, Timing};
 use super::tree::{Data, Tree};
+use crate::work::{CommandWork, HttpWork, Work};
 use serde_json::Map;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tenure::id::{KindName, Label, ScheduleId};
 use tenure::job::Labels;
 
@@ -16,6 +17,10 @@ const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 /// Most schedules in a file, and most checks in a schedule.
 const SCHEDULES_MAX: usize = 1000;
 const CHECKS_MAX: usize = 32;
+
+/// The methods of a request, and headers that would carry a secret.
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 /// Most run requests read from one schedule.
 const RUNS_MAX: usize = 64;
@@ -88,14 +93,21 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
     if overlap == Overlap::Forbid && max_concurrent > 1 {
         reader.fault(&fields, "maxConcurrent", max_concurrent, "must be 1 unless overlap is allow");
     }
-    let timeout_ms = reader.duration(&mut fields, "timeout", 100..=3600 * SECOND_MS, 30 * SECOND_MS);
+    // Checks are quick, and old ones are worth little. Other work may take its time.
+    let has_checks = fields.has("checks");
+    let (timeout_ms, ttl_ms) =
+        if has_checks { (30 * SECOND_MS, 60 * SECOND_MS) } else { (3600 * SECOND_MS, DAY_MS) };
+    let timeout_max_ms = if has_checks { 3600 * SECOND_MS } else { 30 * DAY_MS };
+    let timeout_ms = reader.duration(&mut fields, "timeout", 100..=timeout_max_ms, timeout_ms);
+    let (checks, work) = work(reader, &mut fields, timeout_ms, rules);
     let schedule = Schedule {
         timing: timing.unwrap_or(Timing::Manual),
         enabled,
+        queue: reader.id(&mut fields, "queue", false).unwrap_or_default(),
         priority,
         max_concurrent,
         timeout_ms,
-        ttl_ms: reader.duration(&mut fields, "ttl", SECOND_MS..=DAY_MS, 60 * SECOND_MS),
+        ttl_ms: reader.duration(&mut fields, "ttl", SECOND_MS..=30 * DAY_MS, ttl_ms),
         attempts: reader.number(&mut fields, "attempts", 1..=100, 3),
         backoff_ms: reader.duration(&mut fields, "backoff", 0..=DAY_MS, SECOND_MS),
         overlap,
@@ -107,15 +119,22 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         since_ms: if reader.wire { reader.number(&mut fields, "since", 0..=u64::MAX, 0) } else { 0 },
         run_now: if reader.wire { run_now(reader, &mut fields) } else { Vec::new() },
         ran: if reader.wire { reader.texts(&mut fields, "ran") } else { Vec::new() },
-        checks: checks(reader, &mut fields, timeout_ms, rules),
+        checks,
+        work,
         extra: reader.rest(&fields, "schedule"),
         // A schedule without an id is refused; this still reads the rest for faults. The line makes the placeholder unique.
         id: id.or_else(|| ScheduleId::new(&format!("unnamed-{}", tree.line.unwrap_or(0))).ok())?,
     };
     let bytes = schedule.job_payload(u64::MAX).len();
     if bytes > PAYLOAD_MAX_BYTES {
-        let rule = format!("make jobs of {bytes} bytes; at most {PAYLOAD_MAX_BYTES} are allowed");
-        reader.fault(&fields, "checks", "", rule);
+        let rule = format!("makes jobs of {bytes} bytes; at most {PAYLOAD_MAX_BYTES} are allowed");
+        let field = match &schedule.work {
+            None => "checks",
+            Some(Work::Command(_)) => "command",
+            Some(Work::Http(_)) => "http",
+            Some(Work::Other { .. }) => "payload",
+        };
+        reader.fault(&fields, field, "", rule);
     }
     Some(schedule)
 }
@@ -227,6 +246,101 @@ fn needs(reader: &mut Reader, fields: &mut Fields<'_>) -> Labels {
     Labels { partition, domain, capabilities }
 }
 
+/// What each job does: exactly one of these.
+fn work(
+    reader: &mut Reader,
+    fields: &mut Fields<'_>,
+    timeout_ms: u64,
+    rules: &Rules,
+) -> (Vec<CheckSpec>, Option<Work>) {
+    let given = ["checks", "command", "http", "kind"].into_iter().filter(|key| fields.has(key));
+    let given: Vec<&str> = given.collect();
+    let other = match given.as_slice() {
+        ["checks"] => return (checks(reader, fields, timeout_ms, rules), None),
+        ["command"] => command(reader, fields).map(Work::Command),
+        ["http"] => http(reader, fields).map(Work::Http),
+        ["kind"] => {
+            let payload = fields.take("payload").map_or(serde_json::Value::Null, Tree::to_json);
+            reader.id(fields, "kind", true).map(|kind| Work::Other { kind, payload })
+        }
+        several => {
+            for key in several {
+                fields.take(key);
+            }
+            let rule = "must have exactly one of checks, command, http and kind";
+            reader.fault(fields, "", several.join(", "), rule);
+            None
+        }
+    };
+    (Vec::new(), other)
+}
+
+fn command(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<CommandWork> {
+    let command = reader.texts(fields, "command");
+    let directory = reader.text(fields, "directory", false);
+    let env = texts_of(reader, fields, "env");
+    if !command.first().is_some_and(|program| program.starts_with('/')) {
+        let program = command.first().map_or("", String::as_str);
+        let rule = "must be a list that begins with the full path of a program";
+        reader.fault(fields, "command", format!("{program:?}"), rule);
+        return None;
+    }
+    if let Some(directory) = directory.as_ref().filter(|directory| !directory.starts_with('/')) {
+        reader.fault(fields, "directory", format!("{directory:?}"), "must be a full path");
+    }
+    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        reader.fault(fields, "env", format!("{name:?}"), "is not the name of a variable");
+    }
+    Some(CommandWork { command, directory, env })
+}
+
+fn http(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<HttpWork> {
+    let tree = fields.take("http")?;
+    let path = format!("{}.http", fields.path());
+    let mut inner = reader.fields(tree, &path, "http")?;
+    let url = url(reader, &mut inner);
+    let method = reader.text(&mut inner, "method", false).unwrap_or_else(|| "GET".to_owned());
+    if !METHODS.contains(&method.as_str()) {
+        let rule = format!("must be one of {}", METHODS.join(", "));
+        reader.fault(&inner, "method", format!("{method:?}"), rule);
+    }
+    let headers = texts_of(reader, &mut inner, "headers");
+    let is_secret = |name: &&String| SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+    if let Some(name) = headers.keys().find(is_secret) {
+        let rule = "must not be given: a schedule is no place for secrets";
+        reader.fault(&inner, "headers", format!("{name:?}"), rule);
+    }
+    let is_header = |(name, value): (&String, &String)| {
+        reqwest::header::HeaderName::try_from(name).is_ok()
+            && reqwest::header::HeaderValue::try_from(value).is_ok()
+    };
+    if let Some((name, _)) = headers.iter().find(|header| !is_header(*header)) {
+        reader.fault(&inner, "headers", format!("{name:?}"), "is not a header, or its value is none");
+    }
+    let body = reader.text(&mut inner, "body", false).unwrap_or_default();
+    let status = reader.number(&mut inner, "status", 100..=599, 0);
+    reader.rest(&inner, "http");
+    Some(HttpWork { url: url?, method, headers, body, status: (status > 0).then_some(status) })
+}
+
+/// A map of texts.
+fn texts_of(reader: &mut Reader, fields: &mut Fields<'_>, key: &str) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    for (name, value) in reader.map(fields, key) {
+        let text = match value {
+            serde_json::Value::String(text) => text,
+            serde_json::Value::Number(number) => number.to_string(),
+            serde_json::Value::Bool(flag) => flag.to_string(),
+            _ => {
+                reader.fault(fields, &format!("{key}.{name}"), "", "must be text");
+                continue;
+            }
+        };
+        texts.insert(name, text);
+    }
+    texts
+}
+
 fn checks(
     reader: &mut Reader,
     fields: &mut Fields<'_>,
@@ -284,23 +398,28 @@ fn has_credentials(url: &str) -> bool {
     reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
 }
 
+fn url(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<String> {
+    let url = reader.text(fields, "url", true);
+    let plain = url.as_deref().is_some_and(|url| {
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+            && !url.contains(|c: char| c.is_whitespace() || c.is_control())
+            && reqwest::Url::parse(url).is_ok()
+    });
+    if let Some(url) = url.as_ref().filter(|_| !plain) {
+        reader.fault(fields, "url", format!("{url:?}"), "must be an http:// or https:// URL");
+    } else if url.as_deref().is_some_and(has_credentials) {
+        let rule = "must not contain a user name or password: a schedule is no place for secrets";
+        reader.fault(fields, "url", "", rule);
+    }
+    url
+}
+
 fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option<Action> {
     let kind = reader.text(fields, "kind", true)?;
     Some(match kind.as_str() {
         "http" => {
-            let url = reader.text(fields, "url", true);
-            let plain = url.as_deref().is_some_and(|url| {
-                let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-                rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
-                    && !url.contains(|c: char| c.is_whitespace() || c.is_control())
-                    && reqwest::Url::parse(url).is_ok()
-            });
-            if let Some(url) = url.as_ref().filter(|_| !plain) {
-                reader.fault(fields, "url", format!("{url:?}"), "must be an http:// or https:// URL");
-            } else if url.as_deref().is_some_and(has_credentials) {
-                let rule = "must not contain a user name or password: a schedule is no place for secrets";
-                reader.fault(fields, "url", "", rule);
-            }
+            let url = url(reader, fields);
             let method = reader.text(fields, "method", false).unwrap_or_else(|| "GET".to_owned());
             if !["GET", "HEAD"].contains(&method.as_str()) {
                 reader.fault(fields, "method", format!("{method:?}"), "must be GET or HEAD");

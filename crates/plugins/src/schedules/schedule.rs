@@ -5,8 +5,10 @@ use super::read::{self, Rules};
 use super::runner::ScheduleError;
 use super::timing::Timing;
 use super::tree::Tree;
+use crate::work::{CommandWork, Work};
 use serde_json::{Map, Value, json};
-use tenure::id::{CheckName, JobId, KindName, ScheduleId};
+use std::collections::BTreeSet;
+use tenure::id::{CheckName, JobId, KindName, QueueName, ScheduleId};
 use tenure::job::Labels;
 use tenure::schedules::{Planned, ScheduleTerms};
 
@@ -15,7 +17,7 @@ pub use tenure::schedules::Misfire;
 /// The document version written here.
 pub(crate) const VERSION: u64 = 1;
 
-/// What to check, when, and by whom.
+/// What to do, when, and by whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
     /// The name, at most 100 bytes because job ids are longer.
@@ -24,7 +26,9 @@ pub struct Schedule {
     pub timing: Timing,
     /// Whether due times create jobs.
     pub enabled: bool,
-    /// 0 to 9: if several schedules are due at once, jobs of higher priority are created first. They need not begin first.
+    /// The queue its jobs wait in.
+    pub queue: QueueName,
+    /// 0 to 9: jobs of higher priority are created first, and begin first in their queue.
     pub priority: u64,
     /// Most jobs open at once.
     pub max_concurrent: u64,
@@ -54,8 +58,10 @@ pub struct Schedule {
     pub run_now: Vec<RunRequest>,
     /// The names of the last requested jobs that were created; only on the store.
     pub ran: Vec<String>,
-    /// The checks of each job.
+    /// The checks of each job; none if it does something else.
     pub checks: Vec<CheckSpec>,
+    /// What each job does instead of checks.
+    pub work: Option<Work>,
     /// Unknown fields of the stored object, kept as they are.
     pub extra: Map<String, Value>,
 }
@@ -101,8 +107,19 @@ impl Overlap {
     }
 }
 
+/// Times as a file has them.
+fn in_words(fields: &mut Map<String, Value>) {
+    for key in ["every", "offset", "jitter", "timeout", "ttl", "backoff", "misfireThreshold"] {
+        if let Some(value) = fields.get_mut(key)
+            && let Some(ms) = value.as_u64()
+        {
+            *value = json!(if ms % 1000 == 0 { format!("{}s", ms / 1000) } else { format!("{ms}ms") });
+        }
+    }
+}
+
 /// The kind of the jobs that run checks.
-pub const CHECKS_KIND: &str = "poll";
+pub const CHECKS_KIND: &str = "checks";
 
 fn needs_fields(needs: &Labels) -> Map<String, Value> {
     let mut fields = Map::new();
@@ -177,6 +194,12 @@ impl Action {
             Action::Command { .. } => "command",
             Action::Own { kind, .. } => kind.as_str(),
         }
+    }
+
+    /// The command that it runs, if it runs one.
+    fn command(&self) -> Option<Vec<String>> {
+        let Action::Command { program, args } = self else { return None };
+        Some(std::iter::once(program).chain(args).cloned().collect())
     }
 }
 
@@ -292,7 +315,26 @@ impl Schedule {
         if !self.ran.is_empty() {
             put("ran", json!(self.ran));
         }
-        put("checks", self.checks.iter().map(CheckSpec::to_json).collect());
+        if self.queue != QueueName::default() {
+            put("queue", json!(self.queue.as_str()));
+        }
+        match &self.work {
+            None => {
+                put("checks", self.checks.iter().map(CheckSpec::to_json).collect());
+            }
+            Some(Work::Command(CommandWork { command, directory, env })) => {
+                put("command", json!(command));
+                directory.as_ref().and_then(|directory| put("directory", json!(directory)));
+                (!env.is_empty()).then(|| put("env", json!(env)));
+            }
+            Some(Work::Http(work)) => {
+                put("http", json!(work));
+            }
+            Some(Work::Other { kind, payload }) => {
+                put("kind", json!(kind.as_str()));
+                (!payload.is_null()).then(|| put("payload", payload.clone()));
+            }
+        }
         map.extend(needs_fields(&self.needs));
         for (key, value) in &self.extra {
             map.entry(key.clone()).or_insert_with(|| value.clone());
@@ -300,8 +342,57 @@ impl Schedule {
         map
     }
 
-    /// The payload of its jobs: what to check. At most 16 KiB, which is checked when a schedule is read.
+    /// The entry of a file that `tenure apply` reads, without what is as by default. `id` comes first.
+    pub fn to_file_fields(&self) -> Vec<(String, Value)> {
+        let mut own = self.to_fields();
+        let kept = ["id", "every", "cron", "manual", "checks", "command", "http", "kind"];
+        let mut plain = own.clone();
+        plain.retain(|key, _| kept.contains(&key.as_str()));
+        let usual = Schedule::from_fields(&plain, &Rules { own_kinds: self.own_kinds() });
+        let usual = usual.map(|usual| usual.to_fields()).unwrap_or_default();
+        own.retain(|key, value| kept.contains(&key.as_str()) || usual.get(key) != Some(value));
+        own.retain(|key, _| !["since", "runNow", "ran"].contains(&key.as_str()));
+        in_words(&mut own);
+        for check in own.get_mut("checks").and_then(Value::as_array_mut).into_iter().flatten() {
+            check.as_object_mut().into_iter().for_each(in_words);
+        }
+        let mut fields: Vec<(String, Value)> = own.into_iter().collect();
+        let place = |key: &str| kept.iter().position(|kept| *kept == key).unwrap_or(kept.len());
+        fields.sort_by_key(|(key, _)| place(key));
+        fields
+    }
+
+    /// The kinds of its checks that are not built in.
+    fn own_kinds(&self) -> BTreeSet<KindName> {
+        let own = self.checks.iter().filter_map(|check| match &check.action {
+            Action::Own { kind, .. } => Some(kind.clone()),
+            Action::Http { .. } | Action::Tcp { .. } | Action::Dns { .. } | Action::Command { .. } => None,
+        });
+        own.collect()
+    }
+
+    /// The kind of its jobs.
+    pub fn job_kind(&self) -> &str {
+        self.work.as_ref().map_or(CHECKS_KIND, Work::kind)
+    }
+
+    /// The commands that a worker must allow for its jobs.
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        match &self.work {
+            Some(Work::Command(work)) => vec![work.command.clone()],
+            Some(Work::Http(_) | Work::Other { .. }) => Vec::new(),
+            None => self.checks.iter().filter_map(|check| check.action.command()).collect(),
+        }
+    }
+
+    /// The payload of its jobs. At most 16 KiB, which is checked when a schedule is read.
     pub fn job_payload(&self, due_ms: u64) -> Vec<u8> {
+        match &self.work {
+            // Nothing at all, rather than the word null.
+            Some(Work::Other { payload: Value::Null, .. }) => return Vec::new(),
+            Some(work) => return work.payload().to_string().into_bytes(),
+            None => {}
+        }
         let checks: Value = self.checks.iter().map(CheckSpec::to_json).collect();
         let payload = json!({
             "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "names": self.names_digest(), "checks": checks,

@@ -7,10 +7,11 @@ mod idle;
 mod results;
 mod submit;
 
+use super::job::is_scheduled;
 use super::runner::{
     Inner, JobView, Reply, RunNow, RunnerCounts, RunnerView, ScheduleError, ScheduleEvent, ScheduleView,
 };
-use super::schedule::{CHECKS_KIND, RunRequest, Schedule};
+use super::schedule::{RunRequest, Schedule};
 use super::stored::{Listed, Look, SavedHealth, Schedules};
 use crate::checks::health::{Health, Transition};
 use std::collections::{BTreeMap, VecDeque};
@@ -316,7 +317,7 @@ impl Term<'_> {
         let planner = self.scheduler.planner();
         // A finished job counts as open until the ledger has that and it has been taken in.
         let open = |job: &&JobRecord| {
-            job.kind.as_str() == CHECKS_KIND
+            is_scheduled(&job.series, &job.id)
                 && (!job.state.is_final() || planner.is_open(&job.series.schedule(), &job.id))
         };
         let open = jobs.iter().filter(open);

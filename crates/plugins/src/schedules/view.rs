@@ -1,8 +1,7 @@
 //! Schedules and jobs as JSON, the same on the command line and over HTTP.
 
-use super::job::JobFacts;
+use super::job::{JobFacts, schedule_of};
 use super::runner::ScheduleError;
-use super::schedule::CHECKS_KIND;
 use super::schedule::{CheckSpec, Schedule};
 use super::stored::Schedules;
 use crate::checks::health::CheckHealth;
@@ -97,7 +96,7 @@ impl JobRow {
         };
         JobInfo {
             id: job.id.to_string(),
-            schedule: (job.kind.as_str() == CHECKS_KIND).then(|| job.series.to_string()),
+            schedule: schedule_of(job).map(|schedule| schedule.to_string()),
             kind: job.kind.to_string(),
             queue: job.queue.to_string(),
             priority: job.priority,

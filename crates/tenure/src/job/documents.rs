@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES,
-    JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind,
-    QueueName, Serves, WorkerId,
+    AllowedCommand, Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES,
+    JOB_RESULT_MAX_BYTES, JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobRecord, JobState, LateResult, LedgerDoc,
+    Outcome, OutcomeKind, QueueName, Serves, WorkerId,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -109,6 +109,8 @@ struct ServesDocument {
     slots: u32,
     #[serde(default, skip_serializing_if = "LabelsDocument::is_empty")]
     labels: LabelsDocument,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<String>,
 }
 
 impl ServesDocument {
@@ -119,6 +121,7 @@ impl ServesDocument {
             kinds: serves.kinds.iter().map(ToString::to_string).collect(),
             slots: serves.slots,
             labels: LabelsDocument::of(&serves.labels),
+            commands: serves.commands.iter().map(|command| command.as_str().to_owned()).collect(),
         }
     }
 
@@ -126,11 +129,15 @@ impl ServesDocument {
         let by = incarnation(&self.by).ok_or("`serves.by` must be 16 hex digits")?;
         let queues = self.queues.iter().map(|name| id("serves.queues", name));
         let kinds = self.kinds.iter().map(|name| id("serves.kinds", name));
+        let commands = self.commands.iter().map(|text| {
+            text.parse::<AllowedCommand>().map_err(|rule| format!("`serves.commands` {text:?}: {rule}"))
+        });
         let serves = Serves {
             queues: queues.collect::<Result<_, _>>()?,
             kinds: kinds.collect::<Result<_, _>>()?,
             slots: bounded("serves.slots", self.slots, JOB_SLOTS_MAX)?,
             labels: self.labels.read("serves.labels")?,
+            commands: commands.collect::<Result<_, _>>()?,
         };
         bounded("serves", serves.names_len(), JOB_SERVES_MAX_BYTES)?;
         Ok((by, Arc::new(serves)))

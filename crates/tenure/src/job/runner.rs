@@ -11,8 +11,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use tenure_core::{
-    ClaimerConfig, ClaimerCounts, Incarnation, JOB_RESULT_MAX_BYTES, JOB_SLOTS_MAX, Labels, Outcome,
-    OutcomeKind, Serves,
+    AllowedCommand, ClaimerConfig, ClaimerCounts, Incarnation, JOB_RESULT_MAX_BYTES, JOB_SLOTS_MAX, Labels,
+    Outcome, OutcomeKind, Serves,
 };
 use tenure_core::{JobId, KindName, QueueName};
 use tokio::sync::{Notify, watch};
@@ -116,11 +116,14 @@ pub struct RunnerOptions {
     pub queues: BTreeSet<QueueName>,
     /// What it has, for jobs that need something.
     pub labels: Labels,
+    /// The commands it allows, for jobs that run one. Its handler must refuse all others.
+    pub commands: BTreeSet<AllowedCommand>,
 }
 
 impl Default for RunnerOptions {
     fn default() -> RunnerOptions {
-        RunnerOptions { concurrency: 4, claims: 16, queues: BTreeSet::new(), labels: Labels::default() }
+        let (queues, labels, commands) = (BTreeSet::new(), Labels::default(), BTreeSet::new());
+        RunnerOptions { concurrency: 4, claims: 16, queues, labels, commands }
     }
 }
 
@@ -172,7 +175,8 @@ impl JobRunner {
             true => 0,
             false => options.claims.clamp(concurrency, JOB_SLOTS_MAX as usize) as u32,
         };
-        let serves = Serves { queues: options.queues, kinds, slots, labels: options.labels };
+        let RunnerOptions { queues, labels, commands, .. } = options;
+        let serves = Serves { queues, kinds, slots, labels, commands };
         let config = ClaimerConfig {
             incarnation: Incarnation(rand::random()),
             concurrency,

@@ -32,6 +32,7 @@ pub struct JobSpec {
     payload: Vec<u8>,
     worker: Option<String>,
     needs: Labels,
+    commands: Vec<Vec<String>>,
     queue: Option<String>,
     priority: u8,
     not_before: Option<SystemTime>,
@@ -61,6 +62,7 @@ impl JobSpec {
             payload: Vec::new(),
             worker: None,
             needs: Labels::default(),
+            commands: Vec::new(),
             queue: None,
             priority: JOB_PRIORITY,
             not_before: None,
@@ -113,6 +115,13 @@ impl JobSpec {
     /// What the worker must have. Default: nothing.
     pub fn needs(mut self, needs: Labels) -> JobSpec {
         self.needs = needs;
+        self
+    }
+
+    /// A program and its arguments that the worker must allow, see [`RunnerOptions`](super::RunnerOptions); may be called several
+    /// times, for at most 16 KiB in all. The handler learns of it from the payload alone.
+    pub fn allows(mut self, command: Vec<String>) -> JobSpec {
+        self.commands.push(command);
         self
     }
 
@@ -186,6 +195,14 @@ impl JobSpec {
             let count = self.needs.capabilities.len();
             return Err(invalid("capabilities", count, "may name at most 32"));
         }
+        let words = self.commands.iter().flatten().map(|word| word.len() + 6).sum::<usize>();
+        if words > JOB_PAYLOAD_MAX_BYTES || self.commands.iter().any(Vec::is_empty) {
+            return Err(invalid(
+                "commands",
+                format_args!("{words} bytes"),
+                "must be 1 to 16384 bytes of programs",
+            ));
+        }
         if self.priority > JOB_PRIORITY_MAX {
             return Err(invalid("priority", self.priority, "must be 0 to 9"));
         }
@@ -217,6 +234,7 @@ impl JobSpec {
             payload: Arc::from(self.payload.as_slice()),
             target,
             needs: self.needs.clone(),
+            commands: Arc::from(self.commands.clone()),
             queue: queue.unwrap_or_default(),
             priority: self.priority,
             submitted_ms: since_1970(now),

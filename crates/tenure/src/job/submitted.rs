@@ -30,6 +30,8 @@ pub(super) struct SubmittedDocument {
     target: Option<String>,
     #[serde(default, skip_serializing_if = "LabelsDocument::is_empty")]
     needs: LabelsDocument,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<Vec<String>>,
     /// None: `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue: Option<String>,
@@ -104,6 +106,7 @@ impl SubmittedDocument {
             backoff: job.limits.backoff_ms,
             target: job.target.as_ref().map(ToString::to_string),
             needs: LabelsDocument::of(&job.needs),
+            commands: job.commands.to_vec(),
             queue: (job.queue != QueueName::default()).then(|| job.queue.to_string()),
             priority: job.priority,
             submitted_at: job.submitted_ms,
@@ -127,6 +130,7 @@ impl SubmittedDocument {
             payload: bytes("payload", self.payload, JOB_PAYLOAD_MAX_BYTES)?,
             target: self.target.map(|target| id("target", &target)).transpose()?,
             needs: self.needs.read("needs")?,
+            commands: Arc::from(self.commands),
             queue: self.queue.map(|queue| id("queue", &queue)).transpose()?.unwrap_or_default(),
             priority: bounded("priority", self.priority, JOB_PRIORITY_MAX)?,
             submitted_ms: bounded("submittedAt", self.submitted_at, time_max)?,

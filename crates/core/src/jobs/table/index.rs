@@ -6,6 +6,7 @@ use super::{Job, JobId, JobState, Time, WorkerId};
 use crate::id::{KindName, QueueName};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Jobs that the same workers can take. If there is none for one of them, there is none for the others.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -13,6 +14,7 @@ pub(in crate::jobs) struct Class {
     pub(in crate::jobs) queue: QueueName,
     kind: KindName,
     needs: Labels,
+    commands: Arc<[Vec<String>]>,
     pub(in crate::jobs) target: Option<WorkerId>,
 }
 
@@ -22,6 +24,7 @@ impl Class {
             queue: record.queue.clone(),
             kind: record.kind.clone(),
             needs: record.needs.clone(),
+            commands: Arc::clone(&record.commands),
             target: record.target.clone(),
         }
     }

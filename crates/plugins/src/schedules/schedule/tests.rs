@@ -214,7 +214,7 @@ fn a_job_that_would_be_too_large_is_refused() {
     assert!(read_file(&file(8), &rules()).is_ok());
     let faults = faults(&file(9));
     assert_eq!(faults.len(), 1);
-    assert!(faults[0].starts_with("line 3: web.checks: make jobs of "), "{faults:?}");
+    assert!(faults[0].starts_with("line 3: web.checks: makes jobs of "), "{faults:?}");
     assert!(faults[0].ends_with("at most 16384 are allowed"), "{faults:?}");
     let long = "x".repeat(101);
     let faults = read_file(
@@ -256,5 +256,70 @@ proptest::proptest! {
     fn reading_never_panics(text in "[-a-z:{}\\[\\], \n\t'\"0-9*&!|>#?]{0,200}") {
         let _ = read_file(&text, &rules());
         let _ = Schedule::from_wire(text.as_bytes(), &rules());
+    }
+}
+
+#[test]
+fn sc1_a_schedule_does_exactly_one_kind_of_work() {
+    let text = "
+- id: nightly
+  cron: 30 2 * * *
+  command: [/usr/local/bin/backup, --all]
+  directory: /var
+  env: {LEVEL: full, COUNT: 3}
+  queue: night
+- id: hook
+  every: 5m
+  http: {url: 'https://example.org/run', method: POST, headers: {Content-Type: application/json}, body: '{}', status: 204}
+- id: mails
+  every: 1h
+  kind: send
+  payload: {to: [a, b]}
+- id: bare
+  manual: true
+  kind: tidy
+";
+    let all = read_file(text, &Rules::default()).expect("valid");
+    let kinds: Vec<&str> = all.iter().map(Schedule::job_kind).collect();
+    assert_eq!(kinds, ["command", "http", "send", "tidy"]);
+    let [nightly, hook, mails, bare] = &all[..] else { panic!("four") };
+    assert_eq!(nightly.commands(), [["/usr/local/bin/backup", "--all"].map(str::to_owned).to_vec()]);
+    assert_eq!(
+        (nightly.timeout_ms, nightly.ttl_ms, nightly.queue.as_str()),
+        (3_600_000, 86_400_000, "night")
+    );
+    let payload = |schedule: &Schedule| String::from_utf8(schedule.job_payload(5)).expect("text");
+    assert_eq!(
+        payload(nightly),
+        r#"{"command":["/usr/local/bin/backup","--all"],"directory":"/var","env":{"COUNT":"3","LEVEL":"full"}}"#
+    );
+    assert!(payload(hook).contains(r#""method":"POST""#), "{}", payload(hook));
+    assert_eq!((payload(mails).as_str(), payload(bare).as_str()), (r#"{"to":["a","b"]}"#, ""));
+    let checked = "- {id: c, manual: true, checks: [{name: a, kind: command, program: /bin/x, args: [b]}]}";
+    let checked = read_file(checked, &Rules::default()).expect("valid").pop().expect("one");
+    assert_eq!(checked.commands(), [["/bin/x", "b"].map(str::to_owned).to_vec()], "sc4");
+    for schedule in &all {
+        let wire = serde_json::from_slice(&schedule.to_wire()).expect("JSON");
+        assert_eq!(&Schedule::from_json(wire, &Rules::default()).expect("its own"), schedule);
+        let fields: Map<String, Value> = schedule.to_file_fields().into_iter().collect();
+        let again = read_file(&json!([fields]).to_string(), &Rules::default()).expect("a file");
+        assert_eq!(&again[0], schedule, "{fields:?}");
+    }
+    let fault = |text: &str| faults(&format!("- {{id: x, manual: true, {text}}}")).join("; ");
+    for (text, says) in [
+        ("timeout: 1s", "exactly one of checks, command, http and kind"),
+        ("kind: a, http: {url: 'http://h/'}", "exactly one of"),
+        ("command: [backup]", "full path of a program"),
+        ("command: []", "full path of a program"),
+        ("command: [/bin/x], directory: tmp", "must be a full path"),
+        ("command: [/bin/x], env: {a=b: c}", "not the name of a variable"),
+        ("http: {url: 'ftp://h/'}", "http:// or https://"),
+        ("http: {url: 'http://u:p@h/'}", "no place for secrets"),
+        ("http: {url: 'http://h/', method: BREW}", "must be one of GET"),
+        ("http: {url: 'http://h/', headers: {Authorization: x}}", "no place for secrets"),
+        ("http: {url: 'http://h/', headers: {'a b': x}}", "is not a header"),
+        ("http: {url: 'http://h/', verb: GET}", "is not a field"),
+    ] {
+        assert!(fault(text).contains(says), "{text}: {}", fault(text));
     }
 }

@@ -3,19 +3,14 @@
 use super::{SAVE_EVERY, Term, TermError};
 use crate::checks::report::JobReport;
 use crate::schedules::CHECKS_KIND;
+use crate::schedules::job::is_scheduled;
 use crate::schedules::runner::ScheduleEvent;
-use tenure::id::{JobId, ScheduleId, SeriesId};
+use tenure::id::ScheduleId;
 use tenure::job::{JobState, JobUpdate};
 use tenure::schedules::{ObservedJob, SchedulerCommand};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
-
-/// Whether the series' schedule made this job: nothing else is named that way.
-fn is_scheduled(series: &SeriesId, job: &JobId) -> bool {
-    let rest = job.as_str().strip_prefix(series.as_str());
-    rest.is_some_and(|rest| rest.starts_with('-') || rest.starts_with(".run."))
-}
 
 impl Term<'_> {
     pub(super) async fn on_update(
@@ -54,15 +49,15 @@ impl Term<'_> {
     /// schedule that was unknown then.
     pub(super) async fn take_all_results(&mut self) {
         let jobs = self.dispatcher.jobs().await;
-        let checks = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND);
-        let observed = checks.map(|job| ObservedJob {
+        let scheduled = || jobs.iter().filter(|job| is_scheduled(&job.series, &job.id));
+        let observed = scheduled().map(|job| ObservedJob {
             series: job.series.clone(),
             id: job.id.clone(),
             watermark: job.watermark,
             open: !job.state.is_final(),
         });
         self.tell(SchedulerCommand::Observe(observed.collect()));
-        let over = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND && job.state.is_final());
+        let over = scheduled().filter(|job| job.kind.as_str() == CHECKS_KIND && job.state.is_final());
         let mut reports: Vec<(ScheduleId, JobReport)> = over
             .filter_map(|job| Some((job.series.schedule(), JobReport::from_result(&job.result)?)))
             .collect();
@@ -73,7 +68,8 @@ impl Term<'_> {
     }
 
     fn take_result(&mut self, schedule: &ScheduleId, state: JobState, result: &[u8]) {
-        if !self.scheduler.planner().schedules().contains_key(schedule) {
+        let known = self.scheduler.planner().schedules().get(schedule);
+        if known.is_none_or(|known| known.work.is_some()) {
             return;
         }
         match JobReport::from_result(result) {

@@ -8,7 +8,6 @@
 //! would have to make a task of each of them.
 
 use super::{StoreAnswer, Term, TermError};
-use crate::schedules::CHECKS_KIND;
 use crate::schedules::runner::{RunNow, ScheduleError};
 use crate::schedules::schedule::{RunRequest, Schedule};
 use std::sync::Arc;
@@ -151,13 +150,16 @@ impl Term<'_> {
 
 fn spec(job: &NewJob<Arc<Schedule>>) -> JobSpec {
     let schedule = &job.schedule;
-    JobSpec::new(job.id.to_string(), CHECKS_KIND)
+    let spec = JobSpec::new(job.id.to_string(), schedule.job_kind())
         .series(schedule.id.as_str())
         .watermark(job.watermark())
         .payload(schedule.job_payload(job.due_ms))
         .needs(schedule.needs.clone())
+        .queue(schedule.queue.as_str())
+        .priority(u8::try_from(schedule.priority).unwrap_or(0))
         .timeout(Duration::from_millis(schedule.timeout_ms))
         .ttl(Duration::from_millis(schedule.ttl_ms))
         .attempts(u32::try_from(schedule.attempts).unwrap_or(1))
-        .backoff(Duration::from_millis(schedule.backoff_ms))
+        .backoff(Duration::from_millis(schedule.backoff_ms));
+    schedule.commands().into_iter().fold(spec, JobSpec::allows)
 }

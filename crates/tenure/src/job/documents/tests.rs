@@ -56,7 +56,8 @@ fn inbox() -> InboxDoc {
     let entries = states.into_iter().zip(1..).map(|(state, attempt)| entry(attempt, state)).collect();
     let labels = Labels { partition: Some(name("eu")), domain: None, capabilities: [name("icmp")].into() };
     let (queues, kinds) = ([name("mail")].into(), [name("report"), name("send")].into());
-    let serves = Some((LIFE, Arc::new(Serves { queues, kinds, slots: 16, labels })));
+    let commands = ["/usr/bin/ping -c 1 *".parse().expect("valid")].into();
+    let serves = Some((LIFE, Arc::new(Serves { queues, kinds, slots: 16, labels, commands })));
     InboxDoc { serves, closed: Some(LIFE), entries }
 }
 

@@ -1,6 +1,5 @@
 //! Which commands an agent runs: programs with their arguments.
 
-use std::path::Path;
 use std::str::FromStr;
 
 /// A command that may be run, written as in a shell: `/usr/local/bin/backup --all`. The program and every argument must match
@@ -9,27 +8,34 @@ use std::str::FromStr;
 /// No other shell syntax is supported.
 ///
 /// ```
-/// use tenure_plugins::checks::AllowedCommand;
+/// use tenure_core::AllowedCommand;
 /// let ping: AllowedCommand = "/usr/bin/ping -c 1 *".parse().unwrap();
 /// let allows = |args: &[&str]| ping.allows("/usr/bin/ping", &args.iter().map(|one| one.to_string()).collect::<Vec<_>>());
 /// assert!(allows(&["-c", "1", "example.org"]));
 /// assert!(!allows(&["-c", "1", "-f"]) && !allows(&["-c", "1", "a", "b"]) && !allows(&["-c", "1"]));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct AllowedCommand {
+    /// As it was written.
+    text: String,
     program: String,
     words: Vec<Word>,
     /// Any further arguments may follow.
     open: bool,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 enum Word {
     Exactly(String),
     One,
 }
 
 impl AllowedCommand {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// The program's full path.
     pub fn program(&self) -> &str {
         &self.program
@@ -52,7 +58,7 @@ impl FromStr for AllowedCommand {
     fn from_str(text: &str) -> Result<AllowedCommand, String> {
         let mut texts = split(text)?.into_iter();
         let program = texts.next().map(|(text, _)| text).unwrap_or_default();
-        if !Path::new(&program).is_absolute() {
+        if !program.starts_with('/') {
             return Err("must begin with the full path of a program".to_owned());
         }
         let (mut words, mut open) = (Vec::new(), false);
@@ -69,7 +75,7 @@ impl FromStr for AllowedCommand {
                 _ => words.push(Word::Exactly(text)),
             }
         }
-        Ok(AllowedCommand { program, words, open })
+        Ok(AllowedCommand { text: text.to_owned(), program, words, open })
     }
 }
 
