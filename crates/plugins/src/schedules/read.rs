@@ -331,7 +331,7 @@ fn texts_of(reader: &mut Reader, fields: &mut Fields<'_>, key: &str) -> BTreeMap
             serde_json::Value::String(text) => text,
             serde_json::Value::Number(number) => number.to_string(),
             serde_json::Value::Bool(flag) => flag.to_string(),
-            _ => {
+            serde_json::Value::Null | serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
                 reader.fault(fields, &format!("{key}.{name}"), "", "must be text");
                 continue;
             }
