@@ -138,7 +138,7 @@ pub(crate) struct RunArgs {
     pub(crate) no_health: bool,
     /// Do not run schedules while leading; use it on all nodes of a namespace or on none
     #[arg(long)]
-    pub(crate) no_polls: bool,
+    pub(crate) no_schedules: bool,
     #[command(flatten)]
     pub(crate) http: HttpArgs,
     /// Log format on stderr

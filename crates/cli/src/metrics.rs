@@ -54,7 +54,7 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     print_projection(&settings, &projected);
     say!("plus cluster health, which `tenure run` includes unless given --no-health:");
     print_surcharge(&health);
-    say!("plus reading schedules, which it includes unless given --no-polls; jobs cost extra:");
+    say!("plus reading schedules, which it includes unless given --no-schedules; jobs cost extra:");
     print_surcharge(&schedules);
     let (requests, dollars) = (&total["requestsPerMonth"], total["costPerMonth"].as_f64().unwrap_or(0.0));
     say!(

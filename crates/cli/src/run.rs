@@ -54,7 +54,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let shown = builder.events();
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
-    let processes = leader_only(&node, !args.no_health, !args.no_polls, process)?;
+    let processes = leader_only(&node, !args.no_health, !args.no_schedules, process)?;
     let server = web.and_then(|web| web.serve(&node, shown, &resolved));
     let refused = tokio::select! {
         signal = signals.next() => {

@@ -331,7 +331,7 @@ fn cp1_leading_starts_cluster_health_and_the_poll_orchestrator() {
         .tenure(&["schedule", "add", "web", "--manual", "--check", "kind=dns,host=localhost"])
         .assert_code(0);
     let mut cluster = bench.cluster();
-    let node = cluster.start_args("pod-a", &["--no-polls"]);
+    let node = cluster.start_args("pod-a", &["--no-schedules"]);
     let first = cluster.event(0, node, "process_started");
     assert_eq!(first.text("process"), "ClusterHealth");
     let waits =
@@ -554,7 +554,7 @@ fn an_address_with_credentials_is_refused_and_they_are_not_repeated() {
 
 /// A schedule without a file: its command runs once per due time, on an agent that allows that very command, and its result is told.
 #[test]
-fn sc1_sc2_a_command_is_scheduled_with_one_line() {
+fn sc2_a_command_is_scheduled_with_one_line() {
     let bench = Bench::new();
     let out = bench.sandbox.path("ran");
     let script = format!("echo $LEVEL-$TENURE_JOB >> {}; echo well done", out.display());

@@ -48,8 +48,9 @@ pub use dispatcher::{
 
 pub use model::{
     Entry, EntryState, InboxDoc, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY,
-    JOB_PRIORITY_MAX, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobLimits,
-    JobRecord, JobState, Labels, LateResult, LedgerDoc, Outcome, OutcomeKind, Serves, job_shard,
+    JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JOB_SERVES_MAX_BYTES,
+    JOB_SLOTS_MAX, JobLimits, JobRecord, JobState, Labels, LateResult, LedgerDoc, Outcome, OutcomeKind,
+    Progress, Serves, job_shard,
 };
 pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 

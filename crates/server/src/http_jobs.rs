@@ -171,6 +171,13 @@ impl HttpJobs {
         found.map(|offer| offer.stage = Stage::Acked).is_some()
     }
 
+    /// A client says how far it is. `false`: the job is over, cancelled, or was never handed to this worker.
+    pub(crate) fn progress(&self, id: &str, attempt: u32, percent: u8, text: &str) -> bool {
+        let offers = self.offers.lock();
+        let found = offers.list.iter().find(|offer| offer.is(id, attempt));
+        found.map(|offer| offer.context.progress(percent, text)).is_some()
+    }
+
     /// A client reports the outcome. `false`: the job is over, cancelled, or was never handed to this worker.
     pub(crate) fn report(&self, id: &str, attempt: u32, outcome: JobOutcome) -> bool {
         let mut offers = self.offers.lock();

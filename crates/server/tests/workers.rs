@@ -85,9 +85,17 @@ async fn su1_jobs_are_submitted_over_http_and_a_worker_gets_them() {
                 json!({"workerId": "w1", "registration": registration, "attempt": given["attempt"]});
             let path = format!("/v1/jobs/{}", given["id"].as_str().expect("an id"));
             site.post(&format!("{path}/ack"), attempt.clone()).await.is(204);
+            // qu6: it says how far it is.
+            let mut far = attempt.clone();
+            (far["percent"], far["text"]) = (json!(40), json!("sending"));
+            site.post(&format!("{path}/progress"), far.clone()).await.is(204);
+            far["percent"] = json!(101);
+            site.post(&format!("{path}/progress"), far).await.problem(422, "invalid");
             let mut done = attempt;
             (done["outcome"], done["result"]) = (json!("succeeded"), json!("sent"));
-            site.post(&format!("{path}/result"), done).await.is(200);
+            site.post(&format!("{path}/result"), done.clone()).await.is(200);
+            let over = json!({"workerId": "w1", "registration": registration, "attempt": 1, "percent": 50});
+            site.post(&format!("{path}/progress"), over).await.is(404);
         }
         if payloads.len() == 2 {
             break;

@@ -55,7 +55,7 @@ pub(crate) use submit::Submissions;
 pub use submit::{JOBS_PER_CALL_MAX, Receipt};
 pub use tenure_core::{
     AllowedCommand, ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, Labels, LateResult,
-    OutcomeKind, QueueSettings,
+    OutcomeKind, Progress, QueueSettings,
 };
 pub use view::JobList;
 

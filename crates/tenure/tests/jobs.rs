@@ -4,13 +4,13 @@ use crate::common::{Member, Rig, sleep_ms};
 use crate::job_rig::*;
 use serde_json::json;
 use std::time::Duration;
-use tenure::Error;
 use tenure::error::ErrorKind;
 use tenure::job::{
-    Dispatcher, Handlers, JobOutcome, JobRunner, JobSpec, JobState, OutcomeKind, RunnerEnd, RunnerOptions,
-    Submitted,
+    Dispatcher, Handlers, JobList, JobOutcome, JobRunner, JobSpec, JobState, OutcomeKind, RunnerEnd,
+    RunnerOptions, Submitted,
 };
-use tenure::store::{Faults, Store};
+use tenure::store::{Faults, Lanes, Store};
+use tenure::{Error, Namespace};
 
 #[tokio::test(start_paused = true)]
 async fn ef4_a_job_goes_all_the_way_and_carries_the_epoch() {
@@ -169,7 +169,7 @@ async fn a_failover_in_mid_flight_neither_loses_nor_doubles_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_worker_is_replaced_and_its_late_result_is_recorded_not_applied() {
+async fn qu5_a_lost_worker_is_replaced_and_its_late_result_is_recorded_not_applied() {
     let (_rig, leader, x) = two().await;
     let rig = &_rig;
     let y = rig.join_with("pod-y", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
@@ -555,4 +555,42 @@ async fn all_parts_of_a_program_share_one_dispatcher() {
     scheduler.submit(JobSpec::new("c", "echo")).await.expect("the other part goes on");
     until_final(&mut updates, 1).await;
     assert_eq!(scheduler.counts().created, 3, "one of them counted all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn qu6_a_job_runs_for_hours_says_how_far_it_is_and_sees_a_cancel() {
+    let (rig, leader, x) = two().await;
+    let handlers = Handlers::new().on("copy", |job| async move {
+        for minute in 0..600_u32 {
+            job.progress(u8::try_from(minute / 6).unwrap_or(100), &format!("minute {minute}"));
+            tokio::select! {
+                () = job.cancelled.cancelled() => return JobOutcome::failed("stopped"),
+                () = tokio::time::sleep(Duration::from_secs(60)) => {}
+            }
+        }
+        JobOutcome::succeeded("copied")
+    });
+    let _w = start(&x, "w1", handlers).await;
+    known(&leader, 1).await;
+    let dispatcher = dispatcher(&leader).await;
+    let mut updates = dispatcher.updates();
+    let day = Duration::from_secs(86_400);
+    dispatcher.submit(JobSpec::new("t", "copy").timeout(day).attempts(1)).await.expect("taken");
+    let lanes = Lanes { lease: rig.store.clone(), bulk: rig.store.clone() };
+    let namespace = Namespace::new("test").expect("valid");
+    for hours in 1..=5 {
+        sleep_ms(3_600_000).await;
+        let job = JobList::find(&lanes, &namespace, &"t".parse().expect("valid")).await.expect("read");
+        let progress = job.expect("it is there").progress.expect("it says so");
+        assert!(progress.percent.abs_diff(hours * 10) <= 1, "{hours} h: {progress:?}");
+        assert!(progress.text.starts_with("minute "), "{progress:?}");
+    }
+    let began = tokio::time::Instant::now();
+    dispatcher.cancel(&"t".parse().expect("valid")).await;
+    assert_eq!(until_final(&mut updates, 1).await["t"].0, JobState::Cancelled);
+    let took = began.elapsed();
+    assert!(
+        took < Duration::from_secs(15),
+        "it sees it with its next look, and the leader with the next one: {took:?}"
+    );
 }

@@ -130,7 +130,7 @@ pub(crate) struct ExportArgs {
     after_help = "Its jobs do one of: -- COMMAND, --http, --kind, --check. A command needs an agent with --allow-command.\n\
 Checks: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
 'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v]', or a JSON object; each with [,timeout=5s].\n\
-Exit code 1 if the schedule exists, 2 if something is wrong; either way nothing is written."
+A file for `tenure apply` can say more. Exit code 1 if the schedule exists, 2 if something is wrong: nothing is written."
 )]
 pub(crate) struct ScheduleAddArgs {
     /// The schedule's id, at most 100 bytes
@@ -138,9 +138,6 @@ pub(crate) struct ScheduleAddArgs {
     /// Interval between due times, counted from 1970
     #[arg(long, value_name = "TIME")]
     pub(crate) every: Option<String>,
-    /// How long after each multiple of --every [default: 0s]
-    #[arg(long, value_name = "TIME", requires = "every")]
-    pub(crate) offset: Option<String>,
     /// Start each job up to this much later, at random [default: 0s]
     #[arg(long, value_name = "TIME", requires = "every")]
     pub(crate) jitter: Option<String>,
@@ -204,18 +201,9 @@ pub(crate) struct ScheduleAddArgs {
     /// Most open jobs with --overlap allow [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_concurrent: Option<u64>,
-    /// Missed due times: skip, run_once or catch_up(n) [default: run_once]
+    /// Missed due times: skip, run_once, catch_up(n) [default: run_once]
     #[arg(long, value_name = "POLICY")]
     pub(crate) misfire: Option<String>,
-    /// Lateness after which a due time is missed [default: 5s]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) misfire_threshold: Option<String>,
-    /// Failures in a row before a check is failing [default: 3]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) fail_after: Option<u64>,
-    /// Successes in a row before it is well again [default: 1]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) recover_after: Option<u64>,
     /// Add it paused
     #[arg(long)]
     pub(crate) paused: bool,

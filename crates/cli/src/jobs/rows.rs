@@ -40,7 +40,10 @@ impl Row {
         let said = match (&self.0.facts.report, failed.is_empty()) {
             (Some(report), true) => format!("{} of {} checks well", report.checks.len(), report.checks.len()),
             (Some(_), false) => format!("failed: {}", failed.join(", ")),
-            (None, _) => self.0.words().unwrap_or_else(|| job.reason.to_string()),
+            (None, _) => match &job.progress {
+                Some(progress) => format!("{} %: {}", progress.percent, progress.text),
+                None => self.0.words().unwrap_or_else(|| job.reason.to_string()),
+            },
         };
         let due = self.0.facts.due_ms.map_or_else(|| "-".to_owned(), moment);
         let age = self.age_ms().map_or_else(|| "-".to_owned(), span);
@@ -75,6 +78,9 @@ impl Row {
             job.limits.attempts_max,
             job.epoch.0
         );
+        if let Some(progress) = &job.progress {
+            say!("progress   {} %: {}", progress.percent, progress.text);
+        }
         if !job.reason.is_empty() {
             say!("reason     {}", job.reason);
         } else if job.state == JobState::Queued {

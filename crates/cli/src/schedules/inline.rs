@@ -13,7 +13,6 @@ pub(crate) fn schedule(args: &ScheduleAddArgs) -> Result<Schedule, String> {
     map.insert("id".to_owned(), json!(args.id));
     let texts = [
         ("every", &args.every),
-        ("offset", &args.offset),
         ("jitter", &args.jitter),
         ("cron", &args.cron),
         ("zone", &args.zone),
@@ -24,19 +23,13 @@ pub(crate) fn schedule(args: &ScheduleAddArgs) -> Result<Schedule, String> {
         ("backoff", &args.backoff),
         ("overlap", &args.overlap),
         ("misfire", &args.misfire),
-        ("misfireThreshold", &args.misfire_threshold),
         ("queue", &args.queue),
         ("directory", &args.directory),
         ("kind", &args.kind),
     ];
     let texts = texts.into_iter().filter_map(|(key, text)| Some((key, json!(text.as_ref()?))));
-    let numbers = [
-        ("attempts", args.attempts),
-        ("priority", args.priority),
-        ("maxConcurrent", args.max_concurrent),
-        ("failAfter", args.fail_after),
-        ("recoverAfter", args.recover_after),
-    ];
+    let numbers =
+        [("attempts", args.attempts), ("priority", args.priority), ("maxConcurrent", args.max_concurrent)];
     let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, json!(number?))));
     map.extend(texts.chain(numbers).map(|(key, value)| (key.to_owned(), value)));
     if args.manual {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_leaves_nobody_is_the_reason() {
+    fn sc4_the_first_rule_that_leaves_nobody_is_the_reason() {
         let needs = Labels {
             partition: label("eu"),
             domain: label("net"),

@@ -5,7 +5,7 @@ mod plan;
 
 pub use io::{ClaimerAnswer, ClaimerCommand, ClaimerCounts, ClaimerOutput, ClaimerRequest, Refused};
 
-use super::model::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, Serves};
+use super::model::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, Progress, Serves};
 use super::{QUICK_LOOKS, RETRY, next_request};
 use crate::document::{Content, Document, DocumentAnswer, Rules, State, Unreadable, What, Writer};
 use crate::election::Version;
@@ -47,6 +47,7 @@ struct Run {
     phase: Phase,
     timeout_ms: u64,
     cancelled: bool,
+    progress: Option<Progress>,
 }
 
 type Key = (JobId, u32);
@@ -74,6 +75,9 @@ pub struct Claimer {
     steady: bool,
     /// How many empty looks may still stay quick.
     quick_looks: u8,
+    /// When to write how far attempts are, if that is not written, and when it was written last.
+    progress_due: Option<Time>,
+    progress_at: Option<Time>,
     requests: u64,
     draining: bool,
     drained: bool,
@@ -101,6 +105,8 @@ impl Claimer {
             idle_since: Time(0),
             steady: false,
             quick_looks: 0,
+            progress_due: None,
+            progress_at: None,
             requests: 0,
             draining: false,
             drained: false,
@@ -131,6 +137,15 @@ impl Claimer {
             ClaimerCommand::Look => {
                 self.poll_ms = self.config.fast_ms;
                 self.poll_at = self.poll_at.min(now);
+            }
+            ClaimerCommand::Progress { id, attempt, progress } => {
+                if let Some(run) = self.runs.get_mut(&(id, attempt))
+                    && matches!(run.phase, Phase::Running { .. })
+                    && run.progress.replace(progress.clone()) != Some(progress)
+                {
+                    let due = self.progress_at.map_or(now, |at| at + self.config.slow_ms);
+                    self.progress_due.get_or_insert(due.max(now));
+                }
             }
             ClaimerCommand::Ended { id, attempt, outcome } => {
                 if let Some(run) = self.runs.get_mut(&(id, attempt))
@@ -276,7 +291,8 @@ impl Claimer {
             return;
         }
         self.counts.claimed += 1;
-        let run = Run { phase: Phase::Waiting, timeout_ms: entry.timeout_ms, cancelled: false };
+        let run =
+            Run { phase: Phase::Waiting, timeout_ms: entry.timeout_ms, cancelled: false, progress: None };
         self.runs.insert(key, run);
     }
 
@@ -370,6 +386,7 @@ impl Claimer {
             out.push(Effect::Output(ClaimerOutput::Run {
                 id: entry.id.clone(),
                 attempt: entry.attempt,
+                number: entry.number,
                 epoch: entry.epoch,
                 queue: entry.queue.clone(),
                 kind: entry.kind.clone(),
@@ -462,8 +479,9 @@ impl Machine for Claimer {
         });
         let pause = self.document.due().max(self.confirm_at);
         let look = if self.document.must_read() { pause } else { self.poll_at.max(pause) };
+        let progress = self.progress_due.map(|at| at.max(pause));
         // Results that could not be written wait for the end of the pause as well.
-        let own = [look, pause].into_iter().filter(|_| !waiting);
+        let own = [Some(look), Some(pause), progress].into_iter().flatten().filter(|_| !waiting);
         runs.chain(own).filter(|at| *at > now).min()
     }
 }

@@ -213,6 +213,7 @@ impl Inboxes {
         let is_read = matches!(answer, DocumentAnswer::Read(_));
         let unchanged = matches!(answer, DocumentAnswer::Read(Read::Unchanged));
         let before: Vec<(JobId, u32)> = inbox.entries().iter().map(Entry::key).collect();
+        let (states, closed) = (inbox.states(), inbox.is_closed());
         let (settled, body) = inbox.document.answered(now, id, answer);
         inbox.content.settle(&settled.what, body);
         if is_read && !matches!(settled.what, What::Nothing | What::Failed { .. }) {
@@ -230,7 +231,9 @@ impl Inboxes {
                 inbox.recorded_results_since = None;
             }
             What::Loaded | What::Shared | What::Overtaken(_) => {
-                (news, moves) = (InboxNews::Read { dispatched: 0 }, Some(true));
+                // That an attempt is a little further is no reason to look more often.
+                let moved = inbox.states() != states || inbox.is_closed() != closed;
+                (news, moves) = (InboxNews::Read { dispatched: 0 }, Some(moved));
             }
             What::Blocked { news: true, .. } => news = InboxNews::Unreadable,
             What::Removed => inbox.stamp = None,
@@ -502,6 +505,7 @@ mod tests {
         Entry {
             id: name("t1"),
             attempt,
+            number: attempt,
             epoch: Epoch(1),
             dispatched_at: 0,
             queue: name("default"),
@@ -510,6 +514,7 @@ mod tests {
             timeout_ms: 2000,
             state,
             cancel: false,
+            progress: None,
         }
     }
 

@@ -20,6 +20,9 @@ pub const JOB_OBJECT_MAX_WEIGHT: usize = 480 * 1024;
 /// Most series that a shard remembers.
 pub const JOB_SERIES_MAX: usize = 500;
 
+/// Longest text about how far an attempt is.
+pub const JOB_PROGRESS_MAX_BYTES: usize = 200;
+
 /// Most bytes of all names in what a worker serves.
 pub const JOB_SERVES_MAX_BYTES: usize = 16 * 1024;
 
@@ -185,6 +188,24 @@ pub struct JobLimits {
     pub backoff_ms: u64,
 }
 
+/// How far an attempt is, as its worker says. For people.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Progress {
+    /// 0 to 100.
+    pub percent: u8,
+    /// One line, at most [`JOB_PROGRESS_MAX_BYTES`].
+    pub text: Arc<str>,
+}
+
+impl Progress {
+    /// At most 100 %, and as much of the first line as may be.
+    pub fn new(percent: u8, text: &str) -> Progress {
+        let line = text.lines().next().unwrap_or_default();
+        let text = &line[..line.floor_char_boundary(JOB_PROGRESS_MAX_BYTES)];
+        Progress { percent: percent.min(100), text: Arc::from(text) }
+    }
+}
+
 /// A result that came too late.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LateResult {
@@ -319,6 +340,8 @@ pub struct JobRecord {
     pub result: Arc<[u8]>,
     /// Results of attempts that had been given up, at most [`JOB_LATE_MAX`].
     pub late: Vec<LateResult>,
+    /// How far its attempt is, if somebody has looked into its worker's inbox. Not in the ledger.
+    pub progress: Option<Progress>,
 }
 
 impl JobRecord {
@@ -348,6 +371,7 @@ impl JobRecord {
             reason: Arc::from(""),
             result: Arc::from([]),
             late: Vec::new(),
+            progress: None,
         }
     }
 
@@ -414,8 +438,10 @@ pub enum EntryState {
 pub struct Entry {
     /// The id of the job.
     pub id: JobId,
-    /// The number of the attempt; see [`JobRecord::attempt`].
+    /// The number of the dispatch; see [`JobRecord::attempt`].
     pub attempt: u32,
+    /// Which attempt it is, counting only those that were begun: never more than the job may have.
+    pub number: u32,
     /// The epoch of the leader responsible for it.
     pub epoch: Epoch,
     /// When that leader stamped it, in ms on its wall clock. Affects only a fence's grace, which it can only shorten.
@@ -432,6 +458,8 @@ pub struct Entry {
     pub state: EntryState,
     /// The leader asks the worker to cancel it.
     pub cancel: bool,
+    /// How far it is, as its worker last said.
+    pub progress: Option<Progress>,
 }
 
 impl Entry {

@@ -49,6 +49,7 @@ pub(crate) fn entry(name: &str, state: EntryState) -> Entry {
     Entry {
         id,
         attempt,
+        number: attempt,
         epoch: Epoch(3),
         dispatched_at: 0,
         queue: QueueName::default(),
@@ -57,6 +58,7 @@ pub(crate) fn entry(name: &str, state: EntryState) -> Entry {
         timeout_ms: 1000,
         state,
         cancel: false,
+        progress: None,
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tenure_core::document::Read;
 use tenure_core::machine::Input;
 use tenure_core::{
-    ClaimerAnswer, ClaimerConfig, ClaimerCounts, EntryState, Outcome, OutcomeKind, RequestId, Serves,
-    Version, WriteAnswer,
+    ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, EntryState, Outcome, OutcomeKind, Progress,
+    RequestId, Serves, Version, WriteAnswer,
 };
 
 #[test]
@@ -540,4 +540,52 @@ fn the_next_life_opens_what_the_former_closed() {
     assert_eq!(driver.confirmed(1000, true), ["write over 2: "]);
     driver.won(1000);
     assert_eq!(driver.inbox.closed, None);
+}
+
+#[test]
+fn qu6_how_far_an_attempt_is_is_written_now_and_then() {
+    let mut driver = Driver::busy(1000, &["t1/1", "t2/1"]);
+    let says = |driver: &mut Driver, now, percent| {
+        let (id, attempt) = ("t1".parse().expect("valid"), 1);
+        let progress = Progress::new(percent, "copying");
+        driver.tell(now, Input::Command(ClaimerCommand::Progress { id, attempt, progress }))
+    };
+    let written =
+        |driver: &Driver| driver.inbox.entries[0].progress.as_ref().map(|progress| progress.percent);
+    assert_eq!(
+        says(&mut driver, 1010, 10),
+        ["write over 3: t1/1 running, t2/1 running"],
+        "the first at once"
+    );
+    driver.won(1010);
+    assert_eq!(written(&driver), Some(10));
+    assert_eq!(says(&mut driver, 1020, 20), [""; 0]);
+    assert_eq!(says(&mut driver, 1030, 30), [""; 0], "not more than once in a while");
+    let results = driver.ended(1040, "t2/1", OutcomeKind::Succeeded);
+    assert_eq!(results, [""; 0]);
+    assert_eq!(
+        driver.wake(1090),
+        ["write over 4: t1/1 running, t2/1 succeeded"],
+        "but with whatever is written"
+    );
+    driver.won(1090);
+    assert_eq!(written(&driver), Some(30));
+    assert_eq!(says(&mut driver, 1100, 30), [""; 0], "nothing new");
+    says(&mut driver, 1110, 40);
+    let mut now = 1110;
+    while written(&driver) != Some(40) {
+        now = driver.at().expect("it is to be written");
+        for words in driver.wake(now) {
+            match words.starts_with("read") {
+                true => drop(driver.read(now, Read::Unchanged)),
+                false => drop(driver.won(now)),
+            }
+        }
+    }
+    assert_eq!(now, 1890, "one idle interval after the last");
+    driver.ended(1900, "t1/1", OutcomeKind::Succeeded);
+    driver.won(1900);
+    assert_eq!(written(&driver), None, "it is over");
+    let long = Progress::new(200, &format!("{}\nmore", "ä".repeat(150)));
+    assert_eq!((long.percent, long.text.len()), (100, 200));
 }

@@ -330,3 +330,26 @@ fn workers_with_more_or_less_to_do_are_told() {
     driver.wake(2001);
     assert_eq!(told(&driver).len(), before, "nothing has happened");
 }
+
+#[test]
+fn qu7_the_number_of_an_attempt_never_exceeds_what_the_job_may_have() {
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, limited("t1", |limits| limits.attempts_max = 2), "w1");
+    let number = |driver: &Driver, dispatch| {
+        let entries = &driver.inboxes[&name("w1")].0.entries;
+        entries.iter().find(|entry| entry.attempt == dispatch).map(|entry| entry.number)
+    };
+    let mut ended = |kind, dispatch: u32| {
+        driver.says("w1", &format!("t1/{dispatch}"), done(kind));
+        driver.tell(driver.now, assign("t1", "w1"));
+        driver.pass(driver.now + 3000);
+        assert_eq!(driver.record("t1").attempt, dispatch + 1, "it is dispatched again");
+        number(&driver, dispatch + 1)
+    };
+    assert_eq!(
+        [1, 2, 3].map(|dispatch| ended(OutcomeKind::Returned, dispatch)),
+        [Some(1); 3],
+        "none was begun"
+    );
+    assert_eq!(ended(OutcomeKind::Failed, 4), Some(2), "one was");
+}

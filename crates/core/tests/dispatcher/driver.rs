@@ -191,6 +191,7 @@ pub(crate) fn entry(attempt: &str, state: EntryState) -> Entry {
     Entry {
         id: name(id),
         attempt: attempt.parse().expect("a number"),
+        number: attempt.parse().expect("a number"),
         epoch: Epoch(1),
         dispatched_at: 0,
         queue: name("default"),
@@ -199,6 +200,7 @@ pub(crate) fn entry(attempt: &str, state: EntryState) -> Entry {
         timeout_ms: 2000,
         state,
         cancel: false,
+        progress: None,
     }
 }
 

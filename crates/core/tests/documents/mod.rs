@@ -277,6 +277,18 @@ fn a_refused_write_is_mended_only_by_a_write() {
 }
 
 #[test]
+fn a_store_that_is_away_for_a_while_does_not_hide_that_it_refuses() {
+    let mut driver = Driver::new(owner());
+    let told = [(Read::Denied, true), (Read::Unavailable, false), (Read::Denied, false)];
+    for (read, news) in told {
+        driver.reads(None);
+        let denied = matches!(read, Read::Denied);
+        assert_eq!(driver.read(read), What::Failed { denied, news });
+        driver.now = driver.now + RETRY.max_ms;
+    }
+}
+
+#[test]
 fn a_guest_keeps_epoch_and_owner() {
     let mut driver = Driver::new(guest());
     driver.reads(None);

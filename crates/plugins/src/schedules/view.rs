@@ -109,6 +109,8 @@ impl JobRow {
             worker: job.worker.as_ref().map(WorkerId::to_string),
             target: job.target.as_ref().map(WorkerId::to_string),
             epoch: job.epoch.0,
+            percent: job.progress.as_ref().map(|progress| progress.percent),
+            progress: job.progress.as_ref().map(|progress| progress.text.to_string()),
             reason: job.reason.to_string(),
             checks: self.checks().map(check).collect(),
             result: self.words(),
@@ -152,6 +154,10 @@ pub struct JobInfo {
     pub epoch: u64,
     /// Why it waits, or why it ended as it did.
     pub reason: String,
+    /// How far its worker is with it, 0 to 100, if it says so; only while it runs.
+    pub percent: Option<u8>,
+    /// What its worker says about that.
+    pub progress: Option<String>,
     /// The results of its checks.
     pub checks: Vec<CheckOutcome>,
     /// A result that is not a report.

@@ -23,6 +23,9 @@ const WAIT_MAX_MS: u64 = 30_000;
 /// The longest result; the library has the same limit.
 const RESULT_MAX_BYTES: usize = 1024;
 
+/// The longest text about how far a job is; the library cuts longer ones.
+const PROGRESS_MAX_BYTES: usize = 200;
+
 /// Jobs to submit.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -220,6 +223,54 @@ pub(crate) async fn ack(
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(unknown(job.as_str()))
+    }
+}
+
+/// How far a worker is with a job.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ProgressAsk {
+    /// The worker it was given to.
+    worker_id: String,
+    /// As the registration was answered.
+    registration: String,
+    /// The attempt, as it was given.
+    attempt: u32,
+    /// 0 to 100.
+    #[schema(maximum = 100)]
+    percent: u8,
+    /// One line: at most 200 bytes.
+    #[serde(default)]
+    #[schema(max_length = 200)]
+    text: String,
+}
+
+/// Says how far a job is; a cancelled one is answered with 404
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/progress", tag = "jobs", request_body = ProgressAsk,
+    params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 204, description = "heard"),
+        (status = 404, description = "no such worker here, or the job is over, cancelled, or on another attempt: stop it", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "the worker has ended", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn progress(
+    State(state): State<Shared>,
+    Id(job): Id<JobId>,
+    Payload(ask): Payload<ProgressAsk>,
+) -> Answer<StatusCode> {
+    let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
+    let member = state.http_workers.member(&worker, &ask.registration)?;
+    if ask.percent > 100 || ask.text.len() > PROGRESS_MAX_BYTES {
+        let detail = format!("percent must be 0 to 100, and text at most {PROGRESS_MAX_BYTES} bytes");
+        return Err(Problem::invalid(detail));
+    }
+    match member.jobs.progress(job.as_str(), ask.attempt, ask.percent, &ask.text) {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(unknown(job.as_str())),
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(jobs::submit))
         .routes(routes!(jobs::next))
         .routes(routes!(jobs::ack))
+        .routes(routes!(jobs::progress))
         .routes(routes!(jobs::result))
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::show, schedules::put, schedules::remove))

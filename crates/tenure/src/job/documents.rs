@@ -15,7 +15,7 @@ use tenure_core::document::Stamp;
 use tenure_core::{
     AllowedCommand, Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES,
     JOB_RESULT_MAX_BYTES, JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobRecord, JobState, LateResult, LedgerDoc,
-    Outcome, OutcomeKind, QueueName, Serves, WorkerId,
+    Outcome, OutcomeKind, Progress, QueueName, Serves, WorkerId,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -149,6 +149,9 @@ impl ServesDocument {
 struct EntryDocument {
     id: String,
     attempt: u32,
+    /// Missing: as `attempt`.
+    #[serde(default)]
+    number: u32,
     epoch: u64,
     dispatched_at: i64,
     /// None: `default`.
@@ -168,6 +171,9 @@ struct EntryDocument {
     result: Option<Blob>,
     #[serde(default)]
     cancel: bool,
+    /// How far it is: percent, and a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<(u8, String)>,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -383,6 +389,7 @@ fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
     EntryDocument {
         id: entry.id.to_string(),
         attempt: entry.attempt,
+        number: entry.number,
         epoch: entry.epoch.0,
         dispatched_at: entry.dispatched_at,
         queue: (entry.queue != QueueName::default()).then(|| entry.queue.to_string()),
@@ -394,6 +401,7 @@ fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
         outcome: outcome.map(|outcome| outcome.kind.as_str().to_owned()),
         result: outcome.map(|outcome| Blob(Arc::clone(&outcome.result))),
         cancel: entry.cancel,
+        progress: entry.progress.as_ref().map(|progress| (progress.percent, told(&progress.text))),
         extra: carried.rows.get(&(entry.id.to_string(), entry.attempt)).cloned().unwrap_or_default(),
     }
 }
@@ -415,6 +423,7 @@ fn entry(row: EntryDocument) -> Result<Entry, String> {
     Ok(Entry {
         id: id("id", &row.id)?,
         attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
+        number: bounded("number", if row.number > 0 { row.number } else { row.attempt }, ATTEMPT_MAX)?,
         epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
         dispatched_at: row.dispatched_at,
         queue: row.queue.map(|queue| id("queue", &queue)).transpose()?.unwrap_or_default(),
@@ -423,5 +432,6 @@ fn entry(row: EntryDocument) -> Result<Entry, String> {
         timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,
         state,
         cancel: row.cancel,
+        progress: row.progress.map(|(percent, text)| Progress::new(percent, &told(&text))),
     })
 }

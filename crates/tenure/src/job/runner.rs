@@ -6,13 +6,14 @@ use super::Jobs;
 use crate::clock::millis;
 use crate::workers::{Worker, WorkerEnd};
 use life::Runner;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use tenure_core::{
     AllowedCommand, ClaimerConfig, ClaimerCounts, Incarnation, JOB_RESULT_MAX_BYTES, JOB_SLOTS_MAX, Labels,
-    Outcome, OutcomeKind, Serves,
+    Outcome, OutcomeKind, Progress, Serves,
 };
 use tenure_core::{JobId, KindName, QueueName};
 use tokio::sync::{Notify, watch};
@@ -24,8 +25,10 @@ use tokio_util::sync::CancellationToken;
 pub struct JobContext {
     /// The id of the job. It is the same for every attempt: work that must happen once uses it to recognise a repetition.
     pub id: JobId,
-    /// The number of the attempt.
+    /// The number of the attempt: never more than the job may have.
     pub attempt: u32,
+    /// What identifies it in the inbox.
+    pub(crate) dispatch: u32,
     /// The epoch of the leader that dispatched it: stamp it on everything the job writes, and check it there.
     pub epoch: u64,
     /// The queue it waited in.
@@ -34,9 +37,43 @@ pub struct JobContext {
     pub kind: KindName,
     /// The input given at submission.
     pub payload: Arc<[u8]>,
+    /// Where it says how far it is.
+    pub(crate) said: Arc<Said>,
     /// Cancelled when the job is cancelled, has taken too long, or nobody waits for it any more. A handler that ignores
     /// this is dropped at its next await once nobody is interested in its outcome.
     pub cancelled: CancellationToken,
+}
+
+/// How far an attempt is, as last said: the newest replaces the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    progress: Mutex<BTreeMap<(JobId, u32), Progress>>,
+    news: Notify,
+}
+
+impl Said {
+    fn say(&self, key: (JobId, u32), progress: Progress) {
+        self.progress.lock().insert(key, progress);
+        self.news.notify_one();
+    }
+
+    /// Something that was said. Cancel-safe.
+    async fn next(&self) -> ((JobId, u32), Progress) {
+        loop {
+            if let Some(said) = self.progress.lock().pop_first() {
+                return said;
+            }
+            self.news.notified().await;
+        }
+    }
+}
+
+impl JobContext {
+    /// Says how far it is: 0 to 100, and a line of at most 200 bytes. It may be called as often as one likes: it is written with
+    /// the worker's next write, or after `jobIdleInterval`.
+    pub fn progress(&self, percent: u8, text: &str) {
+        self.said.say((self.id.clone(), self.dispatch), Progress::new(percent, text));
+    }
 }
 
 /// What a handler reports about its attempt.

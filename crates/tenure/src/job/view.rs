@@ -88,13 +88,13 @@ impl JobList {
                     EntryState::Acked { .. } => JobState::Acked,
                     EntryState::Running { .. } | EntryState::Finished { .. } => JobState::Running,
                 };
-                said.insert((entry.id, entry.attempt, worker.clone()), state);
+                said.insert((entry.id, entry.attempt, worker.clone()), (state, entry.progress));
             }
         }
         for job in self.jobs.iter_mut().filter(|job| job.state.is_out()) {
             let Some(worker) = job.worker.clone() else { continue };
-            if let Some(state) = said.get(&(job.id.clone(), job.attempt, worker)) {
-                job.state = job.state.max(*state);
+            if let Some((state, progress)) = said.remove(&(job.id.clone(), job.attempt, worker)) {
+                (job.state, job.progress) = (job.state.max(state), progress);
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Commands, requests and outputs of the claimer.
 
-use super::super::{InboxDoc, Outcome};
+use super::super::{InboxDoc, Outcome, Progress};
 use crate::document::{DocumentAnswer, DocumentRequest};
 use crate::election::Epoch;
 use crate::id::{JobId, KindName, QueueName};
@@ -15,6 +15,8 @@ pub type Refused = (JobId, u32, Epoch);
 pub enum ClaimerCommand {
     /// There is something new.
     Look,
+    /// How far a running attempt is. It is written with whatever comes next, or by itself after a while.
+    Progress { id: JobId, attempt: u32, progress: Progress },
     /// A running attempt has ended.
     Ended { id: JobId, attempt: u32, outcome: Outcome },
     /// Take nothing new, finish what runs, write the results, then end.
@@ -57,6 +59,8 @@ pub enum ClaimerOutput {
     Run {
         id: JobId,
         attempt: u32,
+        /// Which attempt it is, counting only those that were begun.
+        number: u32,
         epoch: Epoch,
         queue: QueueName,
         kind: KindName,

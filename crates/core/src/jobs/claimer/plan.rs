@@ -57,9 +57,13 @@ impl Claimer {
                     }
                 }
                 EntryState::Acked { by } | EntryState::Running { by } if *by == me => {
-                    match self.runs.get(&key).map(|run| &run.phase) {
+                    let run = self.runs.get(&key);
+                    match run.map(|run| &run.phase) {
                         Some(Phase::Done { outcome, .. }) => finish(entry, outcome.clone()),
-                        Some(Phase::Running { .. }) => entry.state = EntryState::Running { by: me },
+                        Some(Phase::Running { .. }) => {
+                            entry.state = EntryState::Running { by: me };
+                            entry.progress = run.and_then(|run| run.progress.clone());
+                        }
                         Some(Phase::Waiting) | None => {}
                     }
                 }
@@ -81,8 +85,12 @@ impl Claimer {
         });
         let idle = self.runs.values().all(|run| matches!(run.phase, Phase::Done { .. }));
         let results = first_done.min().is_some_and(|at| idle || now.since(at) >= self.config.linger_ms);
-        if !claimed && !results {
+        let progress = self.progress_due.is_some_and(|at| now >= at);
+        if !claimed && !results && !progress {
             return None;
+        }
+        if self.progress_due.take().is_some() {
+            self.progress_at = Some(now);
         }
         self.counts.duplicates += duplicates;
         self.counts.abandoned += abandoned;
@@ -96,6 +104,6 @@ impl Claimer {
 }
 
 fn finish(entry: &mut Entry, outcome: Outcome) {
-    entry.payload = Arc::from([]);
+    (entry.payload, entry.progress) = (Arc::from([]), None);
     entry.state = EntryState::Finished { outcome };
 }

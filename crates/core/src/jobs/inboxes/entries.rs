@@ -95,6 +95,7 @@ fn entry_of(view: &View<'_>, job: &Job) -> Entry {
     Entry {
         id: record.id.clone(),
         attempt: record.attempt,
+        number: record.begun(),
         epoch: view.config.epoch,
         dispatched_at: view.wall_ms,
         queue: record.queue.clone(),
@@ -103,6 +104,7 @@ fn entry_of(view: &View<'_>, job: &Job) -> Entry {
         timeout_ms: record.limits.timeout_ms,
         state: EntryState::Dispatched,
         cancel: false,
+        progress: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::RETRY;
 use super::super::assign::serves;
 use super::super::dispatcher::{DispatchRequest, Sink};
-use super::super::model::{Entry, InboxDoc, JobRecord, Serves};
+use super::super::model::{Entry, EntryState, InboxDoc, JobRecord, Serves};
 use crate::document::{Content, Document, Op, Rules, State, Unreadable, Writer};
 use crate::id::{JobId, WorkerId};
 use crate::mutants::Mutant;
@@ -75,6 +75,11 @@ impl Inbox {
 
     pub(super) fn entries(&self) -> &[Entry] {
         self.doc().map_or(&[], |doc| &doc.entries)
+    }
+
+    /// How far its worker is with each entry.
+    pub(super) fn states(&self) -> Vec<(JobId, u32, EntryState)> {
+        self.entries().iter().map(|entry| (entry.id.clone(), entry.attempt, entry.state.clone())).collect()
     }
 
     /// Which jobs its worker takes; `None` as long as it has not said so.

@@ -4,9 +4,9 @@ use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::json;
 use std::str::FromStr;
 use tenure_core::IdError;
-use tenure_core::Labels;
 use tenure_core::Nonce;
 use tenure_core::WorkerId;
+use tenure_core::{Labels, Progress};
 
 fn name<T: FromStr<Err = IdError>>(text: &str) -> T {
     text.parse().expect("valid")
@@ -37,6 +37,7 @@ fn inbox() -> InboxDoc {
     let entry = |attempt, state| Entry {
         id: name("t-1"),
         attempt,
+        number: 1,
         epoch: Epoch(3),
         dispatched_at: 1_794_700_800_000,
         queue: name(if attempt == 2 { "mail" } else { "default" }),
@@ -45,6 +46,7 @@ fn inbox() -> InboxDoc {
         timeout_ms: 60_000,
         state,
         cancel: attempt == 2,
+        progress: (attempt == 3).then(|| Progress::new(40, "copying")),
     };
     let outcome = Outcome { kind: OutcomeKind::Partial, result: Arc::from(*b"half") };
     let states = [

@@ -2,7 +2,7 @@
 
 use super::super::Jobs;
 use super::super::carrier::InboxClient;
-use super::{Handlers, JobContext, JobOutcome, RunnerEnd};
+use super::{Handlers, JobContext, JobOutcome, RunnerEnd, Said};
 use crate::fence::{Fence, TaskStamp};
 use crate::shell::{Happening, Host, Shell};
 use crate::workers::{Worker, WorkerDocument};
@@ -87,6 +87,7 @@ impl Runner {
             give_up_at: None,
             runs: JoinSet::new(),
             running: HashMap::new(),
+            said: Arc::default(),
             hand: self.hand.clone(),
             before: *self.told.borrow(),
             counted: ClaimerCounts::default(),
@@ -116,6 +117,7 @@ struct ClaimerHost {
     give_up_at: Option<Instant>,
     runs: JoinSet<(Key, Outcome)>,
     running: HashMap<Key, (AbortHandle, CancellationToken)>,
+    said: Arc<Said>,
     hand: watch::Sender<usize>,
     /// What earlier lives counted, and what this one did.
     before: ClaimerCounts,
@@ -150,9 +152,20 @@ impl Host<Claimer> for ClaimerHost {
 
     fn output(&mut self, _: Now, _: &Claimer, output: ClaimerOutput) -> ControlFlow<RunnerEnd> {
         match output {
-            ClaimerOutput::Run { id, attempt, epoch, queue, kind, payload, .. } => {
-                let cancelled = CancellationToken::new();
-                self.begin(JobContext { id, attempt, epoch: epoch.0, queue, kind, payload, cancelled });
+            ClaimerOutput::Run { id, attempt, number, epoch, queue, kind, payload, .. } => {
+                let (said, cancelled) = (Arc::clone(&self.said), CancellationToken::new());
+                let (dispatch, attempt, epoch) = (attempt, number, epoch.0);
+                self.begin(JobContext {
+                    id,
+                    attempt,
+                    dispatch,
+                    epoch,
+                    queue,
+                    kind,
+                    payload,
+                    said,
+                    cancelled,
+                });
             }
             ClaimerOutput::Cancel { id, attempt, dropped } => self.stop((id, attempt), dropped),
             ClaimerOutput::Drained => return ControlFlow::Break(RunnerEnd::Drained),
@@ -198,6 +211,9 @@ impl Host<Claimer> for ClaimerHost {
                     None => Happening::Nothing,
                 }
             }
+            ((id, attempt), progress) = self.said.next() => {
+                Happening::Command(ClaimerCommand::Progress { id, attempt, progress })
+            }
             () = give_up => Happening::End(RunnerEnd::Drained),
         }
     }
@@ -214,7 +230,7 @@ impl Host<Claimer> for ClaimerHost {
 
 impl ClaimerHost {
     fn begin(&mut self, context: JobContext) {
-        let key = (context.id.clone(), context.attempt);
+        let key = (context.id.clone(), context.dispatch);
         let handler = self.handlers.by_kind.get(context.kind.as_str()).cloned();
         let cancelled = context.cancelled.clone();
         let called_off = cancelled.clone();
