@@ -155,8 +155,12 @@ fn handlers(args: &AgentArgs, commands: Commands) -> Result<Handlers, Failure> {
     let link_local = if args.allow_link_local { LinkLocal::Allowed } else { LinkLocal::Denied };
     let checks = Checks::reaching(link_local).map_err(Failure::other)?;
     let checks = checks.on("command", commands.clone()).map_err(Failure::usage)?;
-    let requests = HttpRequests::new(link_local).map_err(Failure::other)?;
-    Ok(commands.handle(requests.handle(checks.handle(Handlers::new()))))
+    let mut handlers = commands.handle(checks.handle(Handlers::new()));
+    if args.allow_http {
+        let requests = HttpRequests::new(link_local).map_err(Failure::other)?;
+        handlers = requests.handle(handlers);
+    }
+    Ok(handlers)
 }
 
 fn commands(args: &AgentArgs) -> Result<Commands, Failure> {

@@ -30,6 +30,7 @@ mod ledger;
 mod lifecycle;
 mod model;
 mod requests;
+mod serves;
 mod submitter;
 mod table;
 mod workers;
@@ -48,10 +49,10 @@ pub use dispatcher::{
 
 pub use model::{
     Entry, EntryState, InboxDoc, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY,
-    JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JOB_SERVES_MAX_BYTES,
-    JOB_SLOTS_MAX, JobLimits, JobRecord, JobState, Labels, LateResult, LedgerDoc, Outcome, OutcomeKind,
-    Progress, Serves, job_shard,
+    JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
+    JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, Progress, job_shard,
 };
+pub use serves::{JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, Labels, Serves};
 pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 
 use crate::document::{BackOff, Document, Op};

@@ -44,6 +44,9 @@ pub(crate) struct AgentArgs {
     /// A variable of the agent's environment that commands may see; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) env: Vec<String>,
+    /// Take jobs that send HTTP requests, with any method to any address
+    #[arg(long)]
+    pub(crate) allow_http: bool,
     /// Let checks reach link-local addresses and metadata services, which hand out this machine's credentials
     #[arg(long)]
     pub(crate) allow_link_local: bool,

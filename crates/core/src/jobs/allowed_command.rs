@@ -1,5 +1,6 @@
 //! Which commands an agent runs: programs with their arguments.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// A command that may be run, written as in a shell: `/usr/local/bin/backup --all`. The program and every argument must match
@@ -7,17 +8,23 @@ use std::str::FromStr;
 /// arguments. Put a word that contains a space, a quote or a `*` into single or double quotes; nothing inside quotes is special.
 /// No other shell syntax is supported.
 ///
+/// A variable can make a program do anything, so whoever runs a command sets none unless they stand in front of it:
+/// `LEVEL=* PWD=/var/backups /usr/local/bin/backup --all`. `*` stands for any value, and `PWD` for the directory it runs in.
+///
 /// ```
 /// use tenure_core::AllowedCommand;
 /// let ping: AllowedCommand = "/usr/bin/ping -c 1 *".parse().unwrap();
-/// let allows = |args: &[&str]| ping.allows("/usr/bin/ping", &args.iter().map(|one| one.to_string()).collect::<Vec<_>>());
-/// assert!(allows(&["-c", "1", "example.org"]));
-/// assert!(!allows(&["-c", "1", "-f"]) && !allows(&["-c", "1", "a", "b"]) && !allows(&["-c", "1"]));
+/// let allows = |words: &str| ping.allows(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
+/// assert!(allows("/usr/bin/ping -c 1 example.org"));
+/// assert!(!allows("/usr/bin/ping -c 1 -f") && !allows("/usr/bin/ping -c 1 a b") && !allows("/usr/bin/ping -c 1"));
+/// assert!(!allows("LD_PRELOAD=/tmp/x.so /usr/bin/ping -c 1 example.org"));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct AllowedCommand {
     /// As it was written.
     text: String,
+    /// Variables that may be set, and to what; `None`: to anything.
+    variables: BTreeMap<String, Option<String>>,
     program: String,
     words: Vec<Word>,
     /// Any further arguments may follow.
@@ -41,8 +48,20 @@ impl AllowedCommand {
         &self.program
     }
 
-    /// Whether this entry allows the command.
-    pub fn allows(&self, program: &str, args: &[String]) -> bool {
+    /// Whether this entry allows a command: variables (`NAME=value`), then a program with its full path, then its arguments.
+    pub fn allows(&self, command: &[String]) -> bool {
+        let count = command.iter().take_while(|word| assignment(word).is_some()).count();
+        let (variables, rest) = command.split_at(count);
+        let may_set = |(name, value): (&str, &str)| {
+            self.variables
+                .get(name)
+                .is_some_and(|allowed| allowed.as_deref().is_none_or(|only| only == value))
+        };
+        let Some((program, args)) = rest.split_first() else { return false };
+        variables.iter().filter_map(|word| assignment(word)).all(may_set) && self.fits(program, args)
+    }
+
+    fn fits(&self, program: &str, args: &[String]) -> bool {
         let fits = |(word, arg): (&Word, &String)| match word {
             Word::Exactly(text) => text == arg,
             Word::One => !arg.starts_with('-'),
@@ -56,7 +75,16 @@ impl FromStr for AllowedCommand {
     type Err = String;
 
     fn from_str(text: &str) -> Result<AllowedCommand, String> {
-        let mut texts = split(text)?.into_iter();
+        let mut texts = split(text)?.into_iter().peekable();
+        let mut variables = BTreeMap::new();
+        while let Some((word, quoted)) = texts.next_if(|(word, _)| assignment(word).is_some()) {
+            let Some((name, value)) = assignment(&word) else { continue };
+            let any = value == "*" && !quoted;
+            if value.contains('*') && !quoted && !any {
+                return Err(format!("{word:?}: * must be the whole value, or stand in quotes"));
+            }
+            variables.insert(name.to_owned(), (!any).then(|| value.to_owned()));
+        }
         let program = texts.next().map(|(text, _)| text).unwrap_or_default();
         if !program.starts_with('/') {
             return Err("must begin with the full path of a program".to_owned());
@@ -75,8 +103,15 @@ impl FromStr for AllowedCommand {
                 _ => words.push(Word::Exactly(text)),
             }
         }
-        Ok(AllowedCommand { text: text.to_owned(), program, words, open })
+        Ok(AllowedCommand { text: text.to_owned(), variables, program, words, open })
     }
+}
+
+/// The name and value of a variable, if this is how one is set. No program is named that way: its path begins with `/`.
+fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some((name, value))
 }
 
 /// The words of a command, each with whether any part of it was quoted.
@@ -103,8 +138,9 @@ mod tests {
     use super::*;
 
     fn allows(command: &str, args: &[&str]) -> bool {
-        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        command.parse::<AllowedCommand>().expect(command).allows("/bin/x", &args)
+        let words: Vec<String> =
+            std::iter::once(&"/bin/x").chain(args).map(|word| (*word).to_owned()).collect();
+        command.parse::<AllowedCommand>().expect(command).allows(&words)
     }
 
     #[test]
@@ -127,8 +163,30 @@ mod tests {
             no.iter().for_each(|args| assert!(!allows(command, args), "{command} must not allow {args:?}"));
         }
         let other = "/bin/y".parse::<AllowedCommand>().expect("valid");
-        assert!(!other.allows("/bin/x", &[]));
+        assert!(!other.allows(&["/bin/x".to_owned()]) && !other.allows(&[]));
         assert_eq!(other.program(), "/bin/y");
+    }
+
+    #[test]
+    fn a_variable_is_set_only_if_that_is_allowed() {
+        let allows = |entry: &str, words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            entry.parse::<AllowedCommand>().expect(entry).allows(&words)
+        };
+        for (entry, words, is_allowed) in [
+            ("/bin/x a", "LEVEL=full /bin/x a", false),
+            ("LEVEL=* /bin/x a", "LEVEL=full /bin/x a", true),
+            ("LEVEL=* /bin/x a", "/bin/x a", true),
+            ("LEVEL=* /bin/x a", "LEVEL=full LD_PRELOAD=/tmp/y /bin/x a", false),
+            ("LEVEL=full PWD=/var /bin/x a", "LEVEL=full PWD=/var /bin/x a", true),
+            ("LEVEL=full PWD=/var /bin/x a", "LEVEL=half /bin/x a", false),
+            ("LEVEL=full PWD=/var /bin/x a", "PWD=/tmp /bin/x a", false),
+            ("LEVEL='*' /bin/x a", "LEVEL=full /bin/x a", false),
+            ("/bin/x A=b", "/bin/x A=b", true),
+            ("LEVEL=* /bin/x a", "LEVEL=full", false),
+        ] {
+            assert_eq!(allows(entry, words), is_allowed, "{entry}: {words}");
+        }
     }
 
     #[test]
@@ -140,6 +198,8 @@ mod tests {
             ("/bin/x ** a", "the last word"),
             ("/bin/x --host=*", "a word of its own"),
             ("/bin/x 'a", "not closed"),
+            ("A=b", "full path"),
+            ("A=b* /bin/x", "the whole value"),
         ] {
             let error = bad.parse::<AllowedCommand>().expect_err(bad);
             assert!(error.contains(says), "{bad}: {error}");

@@ -1,6 +1,7 @@
 //! Who does a job that names no worker.
 
-use super::model::{JobRecord, Serves};
+use super::model::JobRecord;
+use super::serves::Serves;
 use crate::id::{Label, WorkerId};
 use crate::mutants::Mutant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,7 +170,7 @@ impl Assign for Candidates {
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{name, record};
-    use super::super::model::Labels;
+    use super::super::serves::Labels;
     use super::*;
 
     fn serving(change: impl FnOnce(&mut Serves)) -> Arc<Serves> {

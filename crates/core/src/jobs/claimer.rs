@@ -5,7 +5,8 @@ mod plan;
 
 pub use io::{ClaimerAnswer, ClaimerCommand, ClaimerCounts, ClaimerOutput, ClaimerRequest, Refused};
 
-use super::model::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, Progress, Serves};
+use super::model::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, Progress};
+use super::serves::Serves;
 use super::{QUICK_LOOKS, RETRY, next_request};
 use crate::document::{Content, Document, DocumentAnswer, Rules, State, Unreadable, What, Writer};
 use crate::election::Version;

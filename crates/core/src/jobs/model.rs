@@ -1,9 +1,8 @@
 //! Jobs, their states and limits, and the two documents they are kept in.
 
-use super::AllowedCommand;
+use super::serves::{Labels, Serves};
 use crate::election::Epoch;
-use crate::id::{Incarnation, JobId, KindName, Label, QueueName, SeriesId, WorkerId};
-use std::collections::BTreeSet;
+use crate::id::{Incarnation, JobId, KindName, QueueName, SeriesId, WorkerId};
 use std::sync::Arc;
 
 /// Largest payload of a job.
@@ -22,12 +21,6 @@ pub const JOB_SERIES_MAX: usize = 500;
 
 /// Longest text about how far an attempt is.
 pub const JOB_PROGRESS_MAX_BYTES: usize = 200;
-
-/// Most bytes of all names in what a worker serves.
-pub const JOB_SERVES_MAX_BYTES: usize = 16 * 1024;
-
-/// Most jobs that a worker takes at once.
-pub const JOB_SLOTS_MAX: u32 = 256;
 
 /// Most late results that a job remembers; further ones are only counted.
 pub const JOB_LATE_MAX: usize = 8;
@@ -201,8 +194,9 @@ impl Progress {
     /// At most 100 %, and as much of the first line as may be.
     pub fn new(percent: u8, text: &str) -> Progress {
         let line = text.lines().next().unwrap_or_default();
-        let text = &line[..line.floor_char_boundary(JOB_PROGRESS_MAX_BYTES)];
-        Progress { percent: percent.min(100), text: Arc::from(text) }
+        let ends = line.char_indices().map(|(at, c)| at + c.len_utf8());
+        let end = ends.take_while(|end| *end <= JOB_PROGRESS_MAX_BYTES).last().unwrap_or(0);
+        Progress { percent: percent.min(100), text: Arc::from(&line[..end]) }
     }
 }
 
@@ -215,79 +209,6 @@ pub struct LateResult {
     pub worker: WorkerId,
     /// How that attempt ended.
     pub kind: OutcomeKind,
-}
-
-/// Where a worker is and what it can do, or what a job needs of its worker.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct Labels {
-    /// The worker's partition; if a job names none, any will do.
-    pub partition: Option<Label>,
-    /// The worker's domain; if a job names none, any will do.
-    pub domain: Option<Label>,
-    /// What the worker can do; it must have all that a job names.
-    pub capabilities: BTreeSet<Label>,
-}
-
-impl Labels {
-    /// The bytes of all labels.
-    fn len(&self) -> usize {
-        let labels = self.partition.iter().chain(&self.domain).chain(&self.capabilities);
-        labels.map(|label| label.as_str().len() + 4).sum()
-    }
-}
-
-/// Which jobs a worker takes, and how many at once.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Serves {
-    /// Only jobs of these queues; empty: of every queue.
-    pub queues: BTreeSet<QueueName>,
-    /// Only jobs of these kinds; empty: of every kind.
-    pub kinds: BTreeSet<KindName>,
-    /// Most jobs that it takes at once, including those that wait in its inbox.
-    pub slots: u32,
-    /// What it has, for jobs that need something.
-    pub labels: Labels,
-    /// The commands that it allows.
-    pub commands: BTreeSet<AllowedCommand>,
-}
-
-impl Serves {
-    /// Every queue and every kind, this many at once.
-    pub fn anything(slots: u32) -> Serves {
-        Serves {
-            queues: BTreeSet::new(),
-            kinds: BTreeSet::new(),
-            slots,
-            labels: Labels::default(),
-            commands: BTreeSet::new(),
-        }
-    }
-
-    /// Whether it takes jobs of this queue.
-    pub fn takes_queue(&self, queue: &QueueName) -> bool {
-        self.queues.is_empty() || self.queues.contains(queue)
-    }
-
-    /// Whether it takes jobs of this kind.
-    pub fn takes_kind(&self, kind: &KindName) -> bool {
-        self.kinds.is_empty() || self.kinds.contains(kind)
-    }
-
-    /// Whether it allows this command.
-    pub fn allows(&self, command: &[String]) -> bool {
-        let allows = |(program, args): (&String, &[String])| {
-            self.commands.iter().any(|allowed| allowed.allows(program, args))
-        };
-        command.split_first().is_some_and(allows)
-    }
-
-    /// The bytes of all names and commands.
-    pub fn names_len(&self) -> usize {
-        let queues = self.queues.iter().map(QueueName::as_str);
-        let names = queues.chain(self.kinds.iter().map(KindName::as_str));
-        let names = names.chain(self.commands.iter().map(AllowedCommand::as_str));
-        names.map(|name| name.len() + 4).sum::<usize>() + self.labels.len()
-    }
 }
 
 /// A job in the ledger.
@@ -309,7 +230,7 @@ pub struct JobRecord {
     pub target: Option<WorkerId>,
     /// What that worker must have.
     pub needs: Labels,
-    /// Commands that the worker must allow, each a program and its arguments.
+    /// Commands that the worker must allow, as [`AllowedCommand::allows`](super::AllowedCommand::allows) takes them.
     pub commands: Arc<[Vec<String>]>,
     /// The queue it waits in.
     pub queue: QueueName,

@@ -288,7 +288,12 @@ fn command(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<CommandWork> 
     if let Some(directory) = directory.as_ref().filter(|directory| !directory.starts_with('/')) {
         reader.fault(fields, "directory", format!("{directory:?}"), "must be a full path");
     }
-    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && name != "PWD"
+    };
+    if let Some(name) = env.keys().find(|name| !is_name(name)) {
         reader.fault(fields, "env", format!("{name:?}"), "is not the name of a variable");
     }
     Some(CommandWork { command, directory, env })

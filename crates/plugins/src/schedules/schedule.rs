@@ -379,7 +379,7 @@ impl Schedule {
     /// The commands that a worker must allow for its jobs.
     pub fn commands(&self) -> Vec<Vec<String>> {
         match &self.work {
-            Some(Work::Command(work)) => vec![work.command.clone()],
+            Some(Work::Command(work)) => vec![work.words()],
             Some(Work::Http(_) | Work::Other { .. }) => Vec::new(),
             None => self.checks.iter().filter_map(|check| check.action.command()).collect(),
         }

@@ -31,6 +31,15 @@ pub struct CommandWork {
     pub env: BTreeMap<String, String>,
 }
 
+impl CommandWork {
+    /// What an agent must allow: the variables and the directory, as `PWD`, then the program and its arguments.
+    pub fn words(&self) -> Vec<String> {
+        let directory = self.directory.iter().map(|directory| format!("PWD={directory}"));
+        let variables = self.env.iter().map(|(name, value)| format!("{name}={value}"));
+        directory.chain(variables).chain(self.command.iter().cloned()).collect()
+    }
+}
+
 /// The commands this agent's own settings allow, run without a shell and with empty input. From the agent's environment they see
 /// `PATH`, `HOME`, `LANG`, `TZ` and the variables named here; `TENURE_JOB`, `TENURE_ATTEMPT` and `TENURE_EPOCH` are set. A
 /// command and all its children that stay in its process group end with it.
@@ -86,7 +95,7 @@ impl Commands {
     /// Starts a command, if it is allowed.
     pub(crate) fn start(&self, work: &CommandWork, job: &JobRun) -> Result<Running, String> {
         let (program, args) = work.command.split_first().ok_or("its command is empty")?;
-        if !self.allowed.iter().any(|allowed| allowed.allows(program, args)) {
+        if !self.allowed.iter().any(|allowed| allowed.allows(&work.words())) {
             return Err("this agent does not allow this command with these arguments".to_owned());
         }
         let mut command = Command::new(program);
@@ -197,7 +206,7 @@ mod tests {
     }
 
     fn any() -> Commands {
-        Commands::new(["/bin/sh **".parse().expect("valid")])
+        Commands::new(["PWD=* LEVEL=* /bin/sh **".parse().expect("valid")])
     }
 
     #[tokio::test]
@@ -218,8 +227,14 @@ mod tests {
 
     #[tokio::test]
     async fn sc4_what_is_not_allowed_is_not_started() {
-        let only = Commands::new(["/bin/sh -c true".parse().expect("valid")]);
+        let only = Commands::new(["PWD=/ LEVEL=* /bin/sh -c true".parse().expect("valid")]);
         assert!(only.start(&shell("true"), &run()).is_ok());
+        let mut elsewhere = shell("true");
+        elsewhere.directory = Some("/tmp".to_owned());
+        assert!(only.start(&elsewhere, &run()).is_err());
+        let mut preloaded = shell("true");
+        preloaded.env.insert("LD_PRELOAD".to_owned(), "/tmp/x.so".to_owned());
+        assert!(only.start(&preloaded, &run()).is_err());
         let refused = only.start(&shell("false"), &run()).err().expect("refused");
         assert!(refused.contains("does not allow"), "{refused}");
     }

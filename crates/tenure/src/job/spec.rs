@@ -118,7 +118,7 @@ impl JobSpec {
         self
     }
 
-    /// A program and its arguments that the worker must allow, see [`RunnerOptions`](super::RunnerOptions); may be called several
+    /// A command that the worker must allow, as [`AllowedCommand::allows`](super::AllowedCommand::allows) takes it; may be called several
     /// times, for at most 16 KiB in all. The handler learns of it from the payload alone.
     pub fn allows(mut self, command: Vec<String>) -> JobSpec {
         self.commands.push(command);

@@ -3,7 +3,8 @@
 
 use super::super::assign::Candidates;
 use super::super::fixtures::{config, name, record};
-use super::super::model::{EntryState, Outcome, Serves};
+use super::super::model::{EntryState, Outcome};
+use super::super::serves::Serves;
 use super::*;
 use crate::document::{DocumentRequest, Read, Removal, Stamp};
 use crate::election::{Epoch, Expect, Version, WriteAnswer};

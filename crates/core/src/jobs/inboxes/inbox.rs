@@ -3,7 +3,8 @@
 use super::super::RETRY;
 use super::super::assign::serves;
 use super::super::dispatcher::{DispatchRequest, Sink};
-use super::super::model::{Entry, EntryState, InboxDoc, JobRecord, Serves};
+use super::super::model::{Entry, EntryState, InboxDoc, JobRecord};
+use super::super::serves::Serves;
 use crate::document::{Content, Document, Op, Rules, State, Unreadable, Writer};
 use crate::id::{JobId, WorkerId};
 use crate::mutants::Mutant;

@@ -1,7 +1,8 @@
 //! What follows from the jobs, and what happened to them.
 
 use super::super::model::JOB_OBJECT_MAX_WEIGHT;
-use super::super::model::{JobRecord, Labels};
+use super::super::model::JobRecord;
+use super::super::serves::Labels;
 use super::{Job, JobId, JobState, Time, WorkerId};
 use crate::id::{KindName, QueueName};
 use std::cmp::Reverse;

@@ -283,7 +283,8 @@ fn sc1_a_schedule_does_exactly_one_kind_of_work() {
     let kinds: Vec<&str> = all.iter().map(Schedule::job_kind).collect();
     assert_eq!(kinds, ["command", "http", "send", "tidy"]);
     let [nightly, hook, mails, bare] = &all[..] else { panic!("four") };
-    assert_eq!(nightly.commands(), [["/usr/local/bin/backup", "--all"].map(str::to_owned).to_vec()]);
+    let words = ["PWD=/var", "COUNT=3", "LEVEL=full", "/usr/local/bin/backup", "--all"];
+    assert_eq!(nightly.commands(), [words.map(str::to_owned).to_vec()]);
     assert_eq!(
         (nightly.timeout_ms, nightly.ttl_ms, nightly.queue.as_str()),
         (3_600_000, 86_400_000, "night")
