@@ -39,12 +39,12 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
         None => JobList::default(),
     };
     list.jobs.retain(|job| {
-        schedule.is_none()
-            || (schedule_of(job).is_some() && schedule.as_ref() == Some(&job.series))
-                && queue.as_ref().is_none_or(|queue| job.queue == *queue)
-                && kind.as_ref().is_none_or(|kind| job.kind == *kind)
-                && !(args.open && job.state.is_final())
-                && (!args.dead || job.state.is_dead())
+        let of_schedule = || schedule_of(job).is_some() && schedule.as_ref() == Some(&job.series);
+        (schedule.is_none() || of_schedule())
+            && queue.as_ref().is_none_or(|queue| job.queue == *queue)
+            && kind.as_ref().is_none_or(|kind| job.kind == *kind)
+            && !(args.open && job.state.is_final())
+            && (!args.dead || job.state.is_dead())
     });
     let mut rows = Vec::new();
     if let Some(place) = &place {

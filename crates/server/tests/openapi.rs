@@ -110,7 +110,7 @@ async fn the_documents_of_a_busy_cluster_are_as_described() {
     let health = ClusterHealth::new(&site.node);
     let specs = [health.process(), runner.process()];
     let _processes = Supervisor::new(specs).run(&site.node).expect("valid");
-    let agent = json!({"workerId": "w1", "kinds": ["poll"]});
+    let agent = json!({"workerId": "w1", "kinds": ["checks"]});
     let registration = site.post("/v1/workers", agent).await.json()["registration"].clone();
     let web = json!({"every": "1d", "failAfter": 1, "checks": [{"name": "home", "kind": "tcp", "host": "localhost", "port": 80}]});
     site.put("/v1/schedules/web", web.clone()).await.is(201);
