@@ -20,7 +20,7 @@ pub(crate) use keeper::{bound, keeper};
 pub(crate) use lock::lock;
 #[cfg(feature = "teeth")]
 pub(crate) use mutant::ExecMutant;
-pub(crate) use once::once;
+pub(crate) use once::run_once;
 pub(crate) use policy::RestartWhen;
 
 use crate::args::{ExecArgs, GraceArgs, SettingsArgs, exec_seat, name_of};

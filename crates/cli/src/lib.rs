@@ -70,7 +70,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Run(args) => runtime()?.block_on(run::run(args)),
         Verb::Exec(args) => runtime()?.block_on(exec::exec(args)),
         Verb::Lock(args) => runtime()?.block_on(exec::lock(args)),
-        Verb::Once(args) => runtime()?.block_on(exec::once(args)),
+        Verb::Once(args) => runtime()?.block_on(exec::run_once(args)),
         Verb::Keeper(args) => exec::keeper(args),
         Verb::Bound(args) => Ok(exec::bound(&args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),

@@ -76,7 +76,7 @@ pub use jobs::{
     job_shard,
 };
 pub use mutants::Mutant;
-pub use once::{OnceNext, OnceState, once_next};
+pub use once::{Once, OnceCommand, OnceEnd, OnceNext, OnceOutput, OnceRecord, OnceState, OnceTerms};
 pub use processes::{
     GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionCommand,
     SupervisionConfig, SupervisionEvent, SupervisionOutput,

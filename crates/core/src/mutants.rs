@@ -261,6 +261,12 @@ pub enum Mutant {
     JobUnservedIsRun,
     /// What may have been begun for a key is run again without having been asked to.
     OnceAgain,
+    /// What is done once for a key is begun before the record says so.
+    OnceUnrecorded,
+    /// A job that was called off is tried again.
+    JobCancelForgotten,
+    /// A request to try a job again that is found twice is served twice.
+    JobRetriedTwice,
     /// A process that does not stop when asked is never cut off.
     AbortForgotten,
     /// Every missed due time is created.
@@ -298,6 +304,9 @@ impl Mutant {
         Mutant::JobQueueUncounted,
         Mutant::JobServesIgnored,
         Mutant::JobUnservedIsRun,
+        Mutant::JobCancelForgotten,
+        Mutant::OnceAgain,
+        Mutant::OnceUnrecorded,
         Mutant::RestartedAfterLoss,
         Mutant::ReleasedBeforeExited,
         Mutant::AbortForgotten,

@@ -122,8 +122,19 @@ fn a_job_that_is_tried_again_is_archived_all_the_same() {
 }
 
 #[test]
+fn a_request_to_try_again_is_served_twice() {
+    let test = dispatcher::retries::qu4_a_request_that_is_found_twice_is_served_once;
+    must_fail(Mutant::JobRetriedTwice, test);
+}
+
+#[test]
 fn what_may_have_been_begun_for_a_key_is_run_again() {
     must_fail(Mutant::OnceAgain, once::on2_what_may_have_been_begun_is_run_again_only_on_request);
+}
+
+#[test]
+fn what_is_done_once_is_begun_unrecorded() {
+    must_fail(Mutant::OnceUnrecorded, once::on1_the_record_says_that_it_runs_before_it_does);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod election;
+pub(crate) mod job_writes;
 pub(crate) mod jobs;
 pub(crate) mod processes;
 pub(crate) mod schedules;
@@ -104,6 +105,10 @@ pub mod name {
         JOB_ATTEMPTS = "attempts within their budget";
         /// No more jobs of a queue run at once than are allowed, but for those whose worker is gone or whose time is over.
         JOB_CONCURRENCY = "a queue within its limit";
+        /// A job that was called off is not given out again.
+        JOB_CANCELLED = "what was called off stays so";
+        /// Without a retry nothing is begun twice for a key, with one not at the same time, and never again once it is done.
+        ONCE = "once for a key";
         /// A worker is given, and runs, only jobs of the queues it serves.
         JOB_SERVED = "a worker gets only what it serves";
         /// A claimed job is given up only if its worker is gone or its time is over.

@@ -61,6 +61,8 @@ kinds! {
     Requests = "requests",
     /// A submitter's read or write of what is asked.
     Submit = "submission",
+    /// Reads or writes the record of a key.
+    Once = "once",
     /// Archives finished jobs.
     Archive = "job archive",
     /// A worker looks at its inbox.
@@ -93,6 +95,7 @@ impl Kind {
                 Key::Ledger(_) => Kind::Ledger,
                 Key::Inbox(_) => Kind::Inbox,
                 Key::Requests => Kind::Requests,
+                Key::Once(_) => Kind::Once,
                 Key::Archive(_) => Kind::Archive,
             },
         }

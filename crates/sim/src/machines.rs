@@ -3,6 +3,7 @@
 pub(crate) mod claimer;
 pub(crate) mod dispatcher;
 pub(crate) mod election;
+pub(crate) mod once;
 pub(crate) mod registration;
 pub(crate) mod scheduler;
 pub(crate) mod submitter;
@@ -40,6 +41,12 @@ impl World {
             }
             Run::StandAside { hold_ms } => self.stand_aside(who, hold_ms),
             Run::StoodAside => self.stood_aside(who),
+            Run::OnceEnded { number } => self.once_ended(who, number),
+            Run::OnceNext => {
+                if let Who::Node(node) = who {
+                    self.begin_once(node);
+                }
+            }
             Run::JobEnded { job, token, kind } => self.job_ended(who, job, token, kind),
         }
     }

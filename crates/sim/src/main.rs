@@ -197,8 +197,16 @@ fn run(
     );
     let work = report.work;
     println!(
-        "{} of them with leaders' work: {} scheduled jobs, {} jobs ended, {} runs, {} late results, {} restarts of processes, {} times given up",
-        work.schedules, work.jobs, work.finished, work.runs, work.late, work.restarts, work.gave_up
+        "{} of them with leaders' work: {} scheduled jobs, {} jobs ended, {} runs, {} late results, {} jobs tried again, {} runs for a key, {} restarts of processes, {} times given up",
+        work.schedules,
+        work.jobs,
+        work.finished,
+        work.runs,
+        work.late,
+        work.retries,
+        work.once,
+        work.restarts,
+        work.gave_up
     );
     for (seed, violation) in &report.failures {
         println!("seed {seed} at {} ms: {}: {}", violation.at, violation.check, violation.what);

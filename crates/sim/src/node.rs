@@ -5,6 +5,7 @@ use crate::computer::Computer;
 use crate::fault::FaultKind;
 use crate::kind::Kind;
 use crate::machines::dispatcher::JobDispatch;
+use crate::machines::once::OnceRun;
 use crate::machines::submitter::JobSubmission;
 use crate::machines::supervision::Processes;
 use crate::machines::sweep::NodeSweep;
@@ -69,6 +70,8 @@ pub(crate) struct Node {
     /// While its process runs.
     pub(crate) dispatch: Option<JobDispatch>,
     pub(crate) submission: Option<JobSubmission>,
+    /// While it leads and there is work for a key.
+    pub(crate) once: Option<OnceRun>,
     /// Identifies the node and its life: the incarnation.
     pub(crate) life: u64,
     pub(crate) alive: bool,
@@ -132,6 +135,7 @@ impl World {
             processes: None,
             dispatch: None,
             submission: None,
+            once: None,
             life,
             alive: true,
             running: false,
@@ -168,7 +172,7 @@ impl World {
         let target = &mut self.nodes[node];
         (target.alive, target.computer.paused, target.acting) = (false, false, None);
         (target.running, target.crash_in) = (false, None);
-        (target.dispatch, target.submission) = (None, None);
+        (target.dispatch, target.submission, target.once) = (None, None, None);
         self.trace.note(self.now, node, || Noted::Crashed);
         for worker in self.workers_on(node).collect::<Vec<_>>() {
             self.crash_worker(worker);

@@ -50,6 +50,12 @@ pub(crate) enum Run {
     },
     /// Leadership was given up, or there was none.
     StoodAside,
+    /// The work for a key ends.
+    OnceEnded {
+        number: u64,
+    },
+    /// It is time for the next key.
+    OnceNext,
     JobEnded {
         job: (JobId, u32),
         token: u64,

@@ -166,7 +166,7 @@ impl Report {
             "leadersWork": {
                 "schedules": self.work.schedules, "runs": self.work.runs, "jobsEnded": self.work.finished,
                 "jobs": self.work.jobs, "lateResults": self.work.late, "processRestarts": self.work.restarts,
-                "gaveUp": self.work.gave_up,
+                "gaveUp": self.work.gave_up, "retries": self.work.retries, "once": self.work.once,
             },
             "faults": faults,
             "faultsTotal": self.faults.total(),

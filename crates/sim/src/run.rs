@@ -118,6 +118,8 @@ fn run_whole(seed: u64, options: &Options) -> Outcome {
             schedules: u64::from(world.has_jobs),
             finished: world.job_checks.finished(),
             jobs: world.job_checks.dues.values().map(|dues| dues.len() as u64).sum(),
+            once: world.once.runs(),
+            retries: world.job_checks.retried,
             ..world.work_done
         },
         faults: world.struck,

@@ -30,6 +30,7 @@ pub(crate) enum PartName {
     Dispatcher,
     Scheduler,
     Submitter,
+    Once,
     Registration,
     Claimer,
 }
@@ -45,6 +46,7 @@ impl PartName {
                 PartName::Dispatcher,
                 PartName::Scheduler,
                 PartName::Submitter,
+                PartName::Once,
             ],
             Who::Worker(_) => &[PartName::Registration, PartName::Claimer],
         }
@@ -61,6 +63,7 @@ macro_rules! for_part {
             PartName::Dispatcher => $world.$method::<crate::machines::dispatcher::Dispatching>($($arg),*),
             PartName::Scheduler => $world.$method::<crate::machines::scheduler::Scheduling>($($arg),*),
             PartName::Submitter => $world.$method::<tenure_core::Submitter>($($arg),*),
+            PartName::Once => $world.$method::<tenure_core::Once>($($arg),*),
             PartName::Registration => $world.$method::<tenure_core::Registration>($($arg),*),
             PartName::Claimer => $world.$method::<tenure_core::Claimer>($($arg),*),
         }

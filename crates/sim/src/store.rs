@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
-    Expect, InboxDoc, JobAnswer, JobRecord, LedgerDoc, NodeId, ProbeAnswer, RequestsDoc, Seat, SeatProblem,
-    Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
+    Expect, InboxDoc, JobAnswer, JobRecord, LedgerDoc, NodeId, OnceRecord, ProbeAnswer, RequestsDoc, Seat,
+    SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
 };
 
 /// The store's clock has its own origin, far from all others.
@@ -29,6 +29,8 @@ pub(crate) enum Key {
     Inbox(WorkerId),
     /// What is asked of the leader.
     Requests,
+    /// The record of work done once for a key.
+    Once(u64),
     /// Finished jobs of one part of the ledger.
     Archive(usize),
 }
@@ -47,7 +49,9 @@ impl Key {
             Key::Presence(_) => Some(Folder::Presences),
             Key::Worker(_) => Some(Folder::Workers),
             Key::Inbox(_) => Some(Folder::Inboxes),
-            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Archive(_) => None,
+            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Once(_) | Key::Archive(_) => {
+                None
+            }
         }
     }
 }
@@ -63,6 +67,7 @@ pub(crate) enum Value {
     Ledger(Stamp, LedgerDoc),
     Inbox(Stamp, InboxDoc),
     Requests(Stamp, RequestsDoc),
+    Once(Stamp, OnceRecord),
     Archive(Vec<JobRecord>),
     /// Nothing that can be read.
     Garbage(SeatProblem),
@@ -92,6 +97,7 @@ shown_as! {
     ledger: Ledger => LedgerDoc;
     inbox: Inbox => InboxDoc;
     requests: Requests => RequestsDoc;
+    once: Once => OnceRecord;
 }
 
 /// What a worker wrote.

@@ -8,6 +8,7 @@ use crate::checks::seat_edits::SeatEdits;
 use crate::checks::workers::WorkerChecks;
 use crate::far_region::Far;
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
+use crate::machines::once::OnceKeys;
 use crate::machines::registration::Worker;
 use crate::monitor::Monitors;
 use crate::node::Node;
@@ -61,6 +62,7 @@ pub(crate) struct World {
     pub(crate) has_jobs: bool,
     pub(crate) workload: JobWorkload,
     pub(crate) work_done: WorkDone,
+    pub(crate) once: OnceKeys,
 
     pub(crate) checks: Checks,
     pub(crate) seat_checks: SeatChecks,
@@ -107,6 +109,7 @@ impl World {
             has_jobs: false,
             workload: JobWorkload::default(),
             work_done: WorkDone::default(),
+            once: OnceKeys::default(),
             checks: Checks::default(),
             seat_checks: SeatChecks::default(),
             seat_edits: SeatEdits::default(),

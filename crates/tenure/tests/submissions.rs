@@ -86,6 +86,26 @@ async fn su2_the_same_id_twice_is_one_job_and_the_second_answer_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn qu4_a_job_that_nobody_took_in_time_is_tried_again_on_request() {
+    let (rig, leader, x) = two().await;
+    let _dispatcher = dispatcher(&leader).await;
+    let (jobs, _) = outsider(&rig);
+    let spec = JobSpec::new("mail-1", "echo").attempts(3).ttl(std::time::Duration::from_secs(5));
+    jobs.submit(spec).await.expect("durable");
+    sleep_ms(12_000).await;
+    let expired = found(&rig, "mail-1").await.expect("it is known");
+    assert_eq!((expired.state, expired.begun()), (JobState::Expired, 0));
+    let done = Log::default();
+    let _runner = runner(&x, "w1", &done, 0).await;
+    known(&leader, 1).await;
+    jobs.retry(&expired, 1).await.expect("durable");
+    sleep_ms(12_000).await;
+    let ended = found(&rig, "mail-1").await.expect("it is known");
+    assert_eq!((ended.state, ended.limits.attempts_max, ended.retries), (JobState::Succeeded, 1, 1));
+    assert!(jobs.retry(&ended, 1).await.is_err(), "it is done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn su3_many_at_once_share_writes() {
     let rig = Rig::new();
     let (jobs, meter) = outsider(&rig);

@@ -11,13 +11,14 @@ use crate::exit::{Failure, LOST};
 use crate::log;
 use crate::out::complain;
 use crate::run::{Signals, Startup};
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::admin::Status;
 use tenure::document::Documents;
-use tenure::id::DocumentName;
-use tenure::once::{OnceNext, OnceRecord as Record, OnceState, once_next};
-use tenure::{FencedDocument, LeaderGuard, Node};
+use tenure::id::NodeId;
+use tenure::once::{OnceEnd, OnceNext, OnceRecord, OnceState, OnceTerms, once, read_record};
+use tenure::{LeaderGuard, Node};
 use tokio::time::sleep;
 
 /// How often the record is looked at while somebody waits for its end.
@@ -28,12 +29,12 @@ const WATCH_MAX: Duration = Duration::from_secs(60);
 /// A key, and how it is wanted.
 struct Key<'a> {
     args: &'a OnceArgs,
+    terms: OnceTerms,
     documents: Documents,
-    name: DocumentName,
-    node: String,
+    node: NodeId,
 }
 
-pub(crate) async fn once(args: OnceArgs) -> Result<ExitCode, Failure> {
+pub(crate) async fn run_once(args: OnceArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     let seat = once_seat(&args.key)?;
     let resolved = unique(args.kept.settings.load_instead(at_once)?)?;
@@ -45,8 +46,8 @@ pub(crate) async fn once(args: OnceArgs) -> Result<ExitCode, Failure> {
     let wanted = Wanted::open(&args.key, &seat, &settings).await?;
     let documents =
         Documents::of_election(wanted.lanes.bulk.clone(), &wanted.election, settings.request_timeout);
-    let name = DocumentName::new("record").map_err(Failure::usage)?;
-    let key = Key { args: &args, documents, name, node: settings.node.to_string() };
+    let terms = OnceTerms { keep_ms: args.keep, retry: args.retry };
+    let key = Key { args: &args, terms, documents, node: settings.node.clone() };
     if let Some(code) = key.by_others(&wanted).await? {
         return Ok(ExitCode::from(code));
     }
@@ -69,22 +70,21 @@ pub(crate) async fn once(args: OnceArgs) -> Result<ExitCode, Failure> {
 }
 
 impl Key<'_> {
-    async fn record(&self) -> Result<Option<Record>, Failure> {
-        Ok(self.documents.read::<Record>(&self.name).await?.map(|found| found.body))
+    fn next(&self, record: Option<&OnceRecord>) -> OnceNext {
+        self.terms.next(jiff::Timestamp::now().as_millisecond(), record)
     }
 
     /// The exit code if there is nothing to do here, by one look or a short watch.
     async fn by_others(&self, wanted: &Wanted<'_>) -> Result<Option<u8>, Failure> {
         let holder = wanted.holder(None).await?;
-        let record = self.record().await?;
-        let seen = record.as_ref().map(Record::read);
-        match once_next(seen, self.args.keep, self.args.retry) {
-            OnceNext::Done(code) => return Ok(Some(self.code_of(code))),
-            OnceNext::Lost if matches!(seen, Some((OnceState::Lost, _))) => {
-                return Err(self.lost(record.as_ref()));
+        let record = read_record(&self.documents).await?;
+        match (self.next(record.as_ref()), &record) {
+            (OnceNext::Done(code), _) => return Ok(Some(self.code_of(code))),
+            (OnceNext::Lost, Some(record)) if record.state == OnceState::Lost => {
+                return Err(self.lost(&record.node));
             }
             // Whoever holds the seat may be at it.
-            OnceNext::Lost | OnceNext::Run => {}
+            (OnceNext::Lost | OnceNext::Run, _) => {}
         }
         if holder.is_none() || self.args.wait {
             return Ok(None);
@@ -101,32 +101,31 @@ impl Key<'_> {
 
     /// Whoever has the seat decides by the record, which nobody else can write now.
     async fn decide(&self, plan: &Plan, guard: LeaderGuard, signals: Signals) -> Result<u8, Failure> {
-        let mut document = FencedDocument::<Record>::open(&self.documents, &self.name, &guard).await?;
-        let seen = document.get().map(Record::read);
-        match once_next(seen, self.args.keep, self.args.retry) {
-            OnceNext::Done(code) => Ok(self.code_of(code)),
-            OnceNext::Lost => {
-                let before = document.get().cloned();
-                let node = before.as_ref().map_or(self.node.as_str(), |record| record.node.as_str());
-                document.put(&guard, Record::new(OnceState::Lost, node)).await?;
-                Err(self.lost(before.as_ref()))
-            }
-            OnceNext::Run => {
-                document.put(&guard, Record::new(OnceState::Running, &self.node)).await?;
-                let code = hold(plan, guard.clone(), signals).await;
-                if guard.check().is_err() {
-                    // What the next holder finds is true: it was begun, and nobody knows how it ended.
-                    return Ok(LOST);
-                }
-                let ended = Record::new(OnceState::Ended { code }, &self.node);
-                if let Err(error) = document.put(&guard, ended).await {
-                    complain!(
-                        "tenure: the command ended with {code}, but that could not be recorded: others will see the key {} as lost: \
-                         {error}",
-                        self.args.key
-                    );
-                }
+        let own = Cell::new(None);
+        let work = async || {
+            let code = hold(plan, guard.clone(), signals).await;
+            own.set(Some(code));
+            code
+        };
+        let end = once(&self.documents, &self.node, &guard, self.terms.clone(), work).await?;
+        match (end, own.get()) {
+            (OnceEnd::Done(code), None) => Ok(self.code_of(code)),
+            (OnceEnd::Done(code), Some(_)) => Ok(code),
+            (OnceEnd::Lost(node), _) => Err(self.lost(&node)),
+            // What the next holder finds is true: it was begun, and nobody knows how it ended.
+            (_, Some(LOST)) | (OnceEnd::Superseded, None) => Ok(LOST),
+            (_, Some(code)) => {
+                complain!(
+                    "tenure: the command ended with {code}, but that could not be recorded: others will see the key {} as lost",
+                    self.args.key
+                );
                 Ok(code)
+            }
+            (OnceEnd::Blocked, None) => {
+                Err(Failure::store(format!("the record of the key {} cannot be read", self.args.key)))
+            }
+            (OnceEnd::Denied, None) => {
+                Err(Failure::store("the store refuses the record of the key".to_owned()))
             }
         }
     }
@@ -136,19 +135,17 @@ impl Key<'_> {
         loop {
             sleep(LOOK).await;
             // A look that failed tells nothing; the node notices a store that stays away.
-            let Ok(record) = self.record().await else { continue };
-            match record.as_ref().map(Record::read) {
-                Some((OnceState::Ended { code }, age_ms)) if age_ms < self.args.keep => {
-                    return Ok(self.code_of(code));
+            let Ok(record) = read_record(&self.documents).await else { continue };
+            match (self.next(record.as_ref()), &record) {
+                (OnceNext::Done(code), _) => return Ok(self.code_of(code)),
+                (OnceNext::Lost, Some(record)) if record.state == OnceState::Lost => {
+                    return Err(self.lost(&record.node));
                 }
-                Some((OnceState::Lost, age_ms)) if age_ms < self.args.keep && !self.args.retry => {
-                    return Err(self.lost(record.as_ref()));
-                }
-                Some(_) | None if self.args.wait => {}
-                Some(_) | None => {
+                _ if self.args.wait => {}
+                _ => {
                     let status = Status::read_at(&wanted.lanes, &wanted.election, WATCH_MAX).await;
                     let leader = status.ok().and_then(|status| status.leader);
-                    if leader.is_some_and(|leader| leader.live && leader.node != self.node) {
+                    if leader.is_some_and(|leader| leader.live && leader.node != self.node.as_str()) {
                         return Ok(0);
                     }
                 }
@@ -156,8 +153,7 @@ impl Key<'_> {
         }
     }
 
-    fn lost(&self, record: Option<&Record>) -> Failure {
-        let node = record.map_or("somebody", |record| record.node.as_str());
+    fn lost(&self, node: &NodeId) -> Failure {
         Failure::lost(format!(
             "the key {} is lost: {node} began the command and never finished it; use --retry to run it again",
             self.args.key

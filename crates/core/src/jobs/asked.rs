@@ -19,8 +19,8 @@ pub enum Ask {
     /// A new job.
     Submit(JobRecord),
     Cancel(JobId),
-    /// A job that ended without success is tried again, up to these attempts in all. It comes whole, because the ledger may have
-    /// forgotten it.
+    /// A job that ended without success is tried again, up to these attempts in all, unless that was done so often already. It
+    /// comes whole, because the ledger may have forgotten it.
     Retry(JobRecord),
     /// A job that is over leaves the ledger now.
     Remove(JobId),

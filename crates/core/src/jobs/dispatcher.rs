@@ -401,8 +401,8 @@ impl<A: Assign> Dispatcher<A> {
                     None => self.create_once(now, job),
                     // A request that is found twice is served once.
                     Some(known) if known.may_be_retried() && !is_retried(known, &job) => {
-                        let attempts_max = job.limits.attempts_max;
-                        self.change(now, &job.id, Transition::Retry { attempts_max });
+                        let (attempts_max, retries) = (job.limits.attempts_max, job.retries);
+                        self.change(now, &job.id, Transition::Retry { attempts_max, retries });
                     }
                     Some(_) => {}
                 },
@@ -557,14 +557,14 @@ fn is_served(table: &Table, ledger: &Ledger, ask: &Ask) -> bool {
     }
 }
 
-/// Whether a job has the attempts that somebody asked for.
+/// Whether a job was tried again as somebody asked, or as somebody else did at the same time.
 fn is_retried(known: &JobRecord, asked: &JobRecord) -> bool {
-    known.limits.attempts_max >= asked.limits.attempts_max
+    known.retries >= asked.retries && !Mutant::JobRetriedTwice.on()
 }
 
 /// A new job begins at the beginning.
 fn unbegun(record: JobRecord) -> JobRecord {
-    JobRecord { attempt: 0, unbegun: 0, ..record }
+    JobRecord { attempt: 0, unbegun: 0, retries: 0, ..record }
 }
 
 impl<A: Assign> Machine for Dispatcher<A> {

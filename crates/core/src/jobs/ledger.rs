@@ -6,6 +6,7 @@
 use super::RETRY;
 use super::dispatcher::{DispatchRequest, Sink, SubmitAnswer, View};
 use super::inboxes::Inboxes;
+use super::lifecycle::kept_until;
 use super::model::{JOB_OBJECT_MAX_WEIGHT, JOB_SERIES_MAX, JobRecord, LedgerDoc, job_shard};
 use super::requests::Requests;
 use super::table::{Job, Table};
@@ -218,7 +219,9 @@ impl Ledger {
         for shard in 0..self.shards.len() {
             let over = |job: &&Job| {
                 let recorded = job.record().state.is_final() && job.is_confirmed(self);
-                recorded && inboxes.is_gone(job) && requests.is_done_with(job.record())
+                // A second request to try it again may still be on its way, and must find it.
+                let unasked = kept_until(job).is_none_or(|until| now >= until);
+                recorded && inboxes.is_gone(job) && requests.is_done_with(job.record()) && unasked
             };
             if self.is_owned(shard) && self.shards[shard].archiving.is_none() && now >= self.archive_due {
                 let here = |job: &&Job| self.shard_of(&job.record().series) == shard;

@@ -14,6 +14,10 @@ use crate::time::Time;
 /// Longest pause before another attempt.
 const BACKOFF_MAX_MS: u64 = 600_000;
 
+/// How long a job that was tried again on request stays once it has ended. Longer than anybody takes from seeing that it is dead
+/// to asking.
+const RETRIED_MS: u64 = 60_000;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Judgement {
     Stay,
@@ -111,9 +115,14 @@ pub(super) fn due_at(job: &Job, at: AtWorker<'_>, now: Time, config: &Dispatcher
     } else if state.is_out() {
         [(state == JobState::Running).then_some(end), deadline, None]
     } else {
-        [None; 3]
+        [kept_until(job), None, None]
     };
     due.into_iter().flatten().filter(|at| *at > now).min()
+}
+
+/// Until when a job that is over stays in the ledger at least.
+pub(super) fn kept_until(job: &Job) -> Option<Time> {
+    (job.record().retries > 0).then(|| job.times().state_since + RETRIED_MS)
 }
 
 fn is_late(job: &Job, now: Time) -> bool {
@@ -162,7 +171,7 @@ pub(super) fn conclude(job: &Job, outcome: &Outcome, given_up: bool, why: &str, 
         | OutcomeKind::Cancelled
         | OutcomeKind::Abandoned
         | OutcomeKind::Returned
-            if record.cancel =>
+            if record.cancel && !Mutant::JobCancelForgotten.on() =>
         {
             JobState::Cancelled
         }

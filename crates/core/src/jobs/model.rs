@@ -247,6 +247,8 @@ pub struct JobRecord {
     /// How many of these were never begun, because they were withdrawn or given back. They do not count against its
     /// attempts.
     pub unbegun: u32,
+    /// How often somebody had it tried again after it was dead.
+    pub retries: u32,
     /// The worker of its last dispatch; `None` before the first.
     pub worker: Option<WorkerId>,
     /// The epoch of the leader that last changed it.
@@ -285,6 +287,7 @@ impl JobRecord {
             state: JobState::Queued,
             attempt: 0,
             unbegun: 0,
+            retries: 0,
             worker: None,
             epoch: Epoch(0),
             cancel: false,

@@ -27,7 +27,7 @@ pub(super) enum Transition {
     /// It waits again, at least this long.
     Requeue { attempt: AttemptEnd, pause_ms: u64, reason: String },
     /// It was over, and is tried again: up to this many attempts in all.
-    Retry { attempts_max: u32 },
+    Retry { attempts_max: u32, retries: u32 },
     /// It is over.
     End { state: JobState, attempt: AttemptEnd, reason: String },
 }
@@ -255,8 +255,9 @@ impl Table {
                 job.pausing = pause_ms > 0;
                 job.become_recorded(now, epoch, to, &reason);
             }
-            Transition::Retry { attempts_max } => {
+            Transition::Retry { attempts_max, retries } => {
                 job.record.limits.attempts_max = attempts_max;
+                job.record.retries = retries;
                 job.record.cancel = false;
                 job.record.result = Arc::from([]);
                 job.times = Times { known_since: now, state_since: now, waits_since: now, not_before: now };

@@ -20,6 +20,7 @@ fn with_dead() -> Driver {
 fn again(driver: &Driver, attempts_max: u32) -> Ask {
     let mut record = driver.record("t1").clone();
     record.limits.attempts_max = attempts_max;
+    record.retries += 1;
     Ask::Retry(record)
 }
 
@@ -42,7 +43,7 @@ fn qu4_a_dead_job_keeps_what_it_needs_and_is_tried_again_on_request() {
 }
 
 #[test]
-fn qu4_a_request_that_is_found_twice_is_served_once() {
+pub(crate) fn qu4_a_request_that_is_found_twice_is_served_once() {
     let mut driver = with_dead();
     let ask = again(&driver, 2);
     driver.ask(vec![ask.clone()]);
@@ -77,7 +78,7 @@ fn what_is_done_or_of_a_series_is_not_tried_again() {
     let mut driver = Driver::new(DispatcherConfig { requests_ms: 1000, ..config() });
     let asks = [&finished, &scheduled].map(|record| {
         let mut record = record.clone();
-        record.limits.attempts_max = 9;
+        record.retries = 1;
         Ask::Retry(record)
     });
     driver.left(vec![finished, scheduled], vec![]);
@@ -125,4 +126,24 @@ fn qu4_a_job_that_is_over_is_removed_on_request_and_an_open_one_is_not() {
     let left: Vec<&str> = driver.core.jobs().map(|job| job.id.as_str()).collect();
     assert_eq!(left, ["t2"]);
     assert!(driver.asked[&()].0.entries.is_empty(), "what cannot be removed is not asked for for ever");
+}
+
+#[test]
+fn qu4_one_that_is_done_stays_until_nobody_can_ask_for_it_again() {
+    let mut driver = with_dead();
+    let ask = again(&driver, 2);
+    driver.ask(vec![ask.clone()]);
+    driver.pass(6000);
+    driver.assign(6000, "t1", "w2");
+    driver.serve();
+    driver.says("w2", "t1/2", done(OutcomeKind::Succeeded));
+    driver.pass(9000);
+    driver.ask(vec![Ask::Remove(name("t1"))]);
+    driver.pass(30_000);
+    // Somebody else saw it dead, too, and could not ask any sooner.
+    driver.ask(vec![ask]);
+    driver.pass(40_000);
+    assert_eq!(driver.state("t1"), JobState::Succeeded, "it is not run again");
+    driver.pass(90_000);
+    assert_eq!(driver.core.jobs().count(), 0, "it is removed at last");
 }

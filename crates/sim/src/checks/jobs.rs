@@ -1,20 +1,13 @@
 //! The truth about jobs: every write of ledger and inbox that took effect, every run, every update. It knows no state machine.
 
 use super::name;
-use crate::kind::Kind;
-use crate::shell::Who;
-use crate::store::{Key, Object};
-use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time, job_shard,
+    Ask, EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time,
 };
 use tenure_core::{JobId, SeriesId, WorkerId};
-
-/// Most requests per second that a leader makes for jobs.
-const RATE_MAX: u64 = 60;
 
 /// The queue that has a limit.
 pub(crate) const LIMITED: &str = "mail";
@@ -23,7 +16,7 @@ pub(crate) const LIMITED: &str = "mail";
 type Attempt = (JobId, u32);
 
 /// A document with its envelope.
-type Stored<'t, T> = (Stamp, &'t T);
+pub(super) type Stored<'t, T> = (Stamp, &'t T);
 
 /// A leader as a writer: its epoch, and the incarnation of its dispatcher. Later ones have higher numbers.
 type Leader = (Epoch, Incarnation);
@@ -49,6 +42,11 @@ pub(crate) struct JobChecks {
     pub(crate) margin_ms: u64,
     /// The ledger as it is on the store.
     pub(crate) records: BTreeMap<JobId, JobRecord>,
+    /// Jobs that have left the ledger, as they did.
+    left: BTreeMap<JobId, JobRecord>,
+    /// How often somebody asked for a dead job to be tried again, and how often it is promised.
+    retries: BTreeMap<JobId, BTreeSet<u32>>,
+    promised_retries: BTreeMap<JobId, u32>,
     /// Due times that became jobs.
     pub(crate) dues: BTreeMap<SeriesId, BTreeSet<u64>>,
     created: BTreeSet<JobId>,
@@ -69,12 +67,49 @@ pub(crate) struct JobChecks {
     pub(crate) absent: BTreeSet<(Incarnation, WorkerId)>,
     /// When a job of a series was last open, in true time.
     pub(crate) open_at: BTreeMap<SeriesId, u64>,
-    wrong: Vec<Wrong>,
+    pub(crate) retried: u64,
+    pub(super) wrong: Vec<Wrong>,
 }
 
 impl JobChecks {
     fn say(&mut self, check: &'static str, what: String) {
         self.wrong.push((check, what));
+    }
+
+    /// A job as it is in the ledger, or as it left it.
+    pub(crate) fn known(&self, id: &JobId) -> Option<&JobRecord> {
+        self.records.get(id).or_else(|| self.left.get(id))
+    }
+
+    /// The jobs that can be tried again.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = &JobRecord> {
+        self.records.values().chain(self.left.values()).filter(|record| record.may_be_retried())
+    }
+
+    /// Somebody asks for this, and it may come about.
+    pub(crate) fn asks(&mut self, ask: &Ask) {
+        if let Ask::Retry(job) = ask {
+            self.retries.entry(job.id.clone()).or_default().insert(job.retries);
+        }
+    }
+
+    /// Somebody was told that this will come about.
+    pub(crate) fn promise(&mut self, ask: &Ask) {
+        match ask {
+            Ask::Submit(job) => {
+                self.promised.insert(job.id.clone());
+            }
+            Ask::Retry(job) => {
+                self.promised_retries.insert(job.id.clone(), job.retries);
+            }
+            Ask::Cancel(_) | Ask::Remove(_) => {}
+        }
+    }
+
+    /// Whether a job is tried again on request: it was dead, and somebody asked for it.
+    fn is_retried(&self, new: &JobRecord) -> bool {
+        let asked = self.retries.get(&new.id).is_some_and(|asked| asked.contains(&new.retries));
+        asked && self.known(&new.id).is_some_and(|old| old.may_be_retried() && old.retries < new.retries)
     }
 
     pub(crate) fn finished(&self) -> u64 {
@@ -100,8 +135,8 @@ impl JobChecks {
             self.say(name::JOB_RUN_ONCE, format!("attempt {attempt} of {id} runs twice"));
         }
         let begun = self.runs.range((id.clone(), 0)..=(id.clone(), u32::MAX)).count();
-        if begun > self.attempts_max as usize {
-            let most = self.attempts_max;
+        let most = self.known(id).map_or(self.attempts_max, |record| record.limits.attempts_max);
+        if begun > most as usize {
             self.say(name::JOB_ATTEMPTS, format!("{id} is begun {begun} times, {most} are allowed"));
         }
     }
@@ -146,7 +181,7 @@ impl JobChecks {
     }
 
     /// A leader's write of a shard lands.
-    fn ledger(
+    pub(super) fn ledger(
         &mut self,
         now: u64,
         local: (usize, Time),
@@ -166,6 +201,7 @@ impl JobChecks {
                 self.say(name::JOB_KEPT, format!("{} leaves the ledger as {:?}", old.id, old.state));
             }
             self.records.remove(&old.id);
+            self.left.insert(old.id.clone(), old.clone());
         }
         for new in &after.jobs {
             let watermark = after
@@ -186,7 +222,7 @@ impl JobChecks {
     }
 
     fn appears(&mut self, new: &JobRecord) {
-        let again = !self.created.insert(new.id.clone());
+        let again = !self.created.insert(new.id.clone()) && !self.is_retried(new);
         let due = new.id.as_str().starts_with("round-");
         let watermark = if due { due_of(&new.id).unwrap_or(new.watermark) } else { new.watermark };
         let twice = due && !self.dues.entry(new.series.clone()).or_default().insert(watermark);
@@ -223,10 +259,20 @@ impl JobChecks {
 
     fn record(&mut self, new: &JobRecord, by: Incarnation, local: (usize, Time)) {
         let id = &new.id;
+        if self.is_retried(new) {
+            self.retried += 1;
+            self.finals.remove(id);
+            self.results.remove(id);
+            self.told.remove(id);
+        }
         if let Some(ended) = self.finals.get(id).copied().filter(|ended| *ended != new.state) {
             self.say(name::JOB_RESULT_ONCE, format!("{id} ended as {ended:?} and becomes {:?}", new.state));
         }
-        let old = self.records.insert(id.clone(), new.clone());
+        let left = self.left.remove(id);
+        let old = self.records.insert(id.clone(), new.clone()).or(left);
+        if old.as_ref().is_some_and(|old| old.cancel && new.cancel && new.attempt > old.attempt) {
+            self.say(name::JOB_CANCELLED, format!("{id} was called off, and is given out again"));
+        }
         if new.state.is_final() {
             self.finals.insert(id.clone(), new.state);
             let first = self.results.entry(id.clone()).or_insert_with(|| new.result.clone());
@@ -273,7 +319,7 @@ impl JobChecks {
     }
 
     /// A leader's write of an inbox lands. `owner`: the owner of a job's shard on the store.
-    fn dispatch(
+    pub(super) fn dispatch(
         &mut self,
         worker: &WorkerId,
         before: Option<Stored<'_, InboxDoc>>,
@@ -290,7 +336,8 @@ impl JobChecks {
                 continue;
             }
             let (id, attempt) = (&entry.id, entry.attempt);
-            if !after.serves.as_ref().is_some_and(|(_, served)| served.takes_queue(&entry.queue)) {
+            // Of an inbox that was just removed nothing is known; its worker looks for itself.
+            if after.serves.as_ref().is_some_and(|(_, served)| !served.takes_queue(&entry.queue)) {
                 let what = format!("{id} of queue {} is dispatched to {worker}", entry.queue);
                 self.say(name::JOB_SERVED, what);
             }
@@ -313,7 +360,7 @@ impl JobChecks {
     }
 
     /// A worker's write of its inbox lands.
-    fn work(
+    pub(super) fn work(
         &mut self,
         worker: &WorkerId,
         before: Option<Stored<'_, InboxDoc>>,
@@ -346,6 +393,13 @@ impl JobChecks {
         if let Some(id) = missing {
             return Some(format!("{id} was said to be created and never was"));
         }
+        let forgotten = self.promised_retries.iter().find(|(id, retries)| {
+            let record = self.known(id);
+            record.is_none_or(|record| record.may_be_retried() && record.retries < **retries)
+        });
+        if let Some((id, _)) = forgotten {
+            return Some(format!("{id} was to be tried again and never was"));
+        }
         let open = self.records.values().find(|record| !record.state.is_final());
         open.map(|record| format!("{} is still {:?}: {}", record.id, record.state, record.reason))
     }
@@ -354,91 +408,4 @@ impl JobChecks {
 /// The due time in the name of a job.
 fn due_of(id: &JobId) -> Option<u64> {
     id.as_str().split('-').nth(2)?.parse().ok()
-}
-
-impl World {
-    /// A leader's write of a part of the ledger has landed.
-    pub(crate) fn check_ledger_landed(
-        &mut self,
-        by: Who,
-        part: usize,
-        before: Option<&Object>,
-        (stamp, doc): Stored<'_, LedgerDoc>,
-    ) {
-        let Who::Node(node) = by else { return };
-        let (now, local) = (self.now, (node, self.time(by).at));
-        let before = before.and_then(|object| object.value.ledger());
-        self.job_checks.ledger(now, local, before, (stamp, doc));
-        self.trace.say(now, || {
-            let open = doc.jobs.iter().filter(|job| !job.state.is_final()).count();
-            format!("== ledger {part} of {:?}: {} jobs, {open} open", stamp.epoch, doc.jobs.len())
-        });
-        self.report_jobs();
-    }
-
-    /// A write of an inbox has landed.
-    pub(crate) fn check_inbox_landed(
-        &mut self,
-        worker: &WorkerId,
-        before: Option<&Object>,
-        (stamp, doc): Stored<'_, InboxDoc>,
-        by_itself: bool,
-    ) {
-        let before = before.and_then(|object| object.value.inbox());
-        if by_itself {
-            let local: Vec<Time> =
-                self.nodes.iter().map(|node| node.computer.clock.local(self.now)).collect();
-            self.job_checks.work(worker, before, (stamp, doc), &local);
-        } else {
-            let (store, parts) = (&self.store, self.workload.dispatcher.shards);
-            let owner = |record: &JobRecord| {
-                let ledger = store.get(&Key::Ledger(job_shard(&record.series, parts)))?;
-                ledger.value.ledger().map(|(stamp, _)| stamp.owner)
-            };
-            self.job_checks.dispatch(worker, before, (stamp, doc), owner);
-        }
-        self.trace.say(self.now, || {
-            let by = if by_itself { "itself".to_owned() } else { format!("{:?}", stamp.epoch) };
-            format!("== inbox of {worker} by {by}: {}", entries(doc))
-        });
-        self.report_jobs();
-    }
-
-    /// Turns everything that is wrong with jobs into violations.
-    pub(crate) fn report_jobs(&mut self) {
-        for (check, what) in std::mem::take(&mut self.job_checks.wrong) {
-            self.violated(check, || what);
-        }
-    }
-
-    /// A leader's requests for jobs are bounded during faults, too.
-    pub(crate) fn check_job_rate(&mut self, node: usize, kind: Kind) {
-        if !kind.is_for_jobs() {
-            return;
-        }
-        let second = self.now / 1000;
-        let before = self.job_second.get(&node).copied().filter(|(last, ..)| *last == second);
-        let (_, count, updates) = before.unwrap_or((second, 0, self.job_checks.updates));
-        self.job_second.insert(node, (second, count + 1, updates));
-        // Requests with an effect may add to this: a write for what was seen, and one for what follows from it.
-        let most = RATE_MAX + 2 * (self.job_checks.updates - updates);
-        if count + 1 > most && !self.clocks_beyond_drift {
-            self.violated(name::JOB_BUDGET, || {
-                format!("{node} makes more than {most} requests for jobs in second {second}")
-            });
-        }
-    }
-}
-
-fn entries(doc: &InboxDoc) -> String {
-    let entry = |entry: &tenure_core::Entry| {
-        let state = match &entry.state {
-            EntryState::Dispatched => "new".to_owned(),
-            EntryState::Acked { by: Incarnation(by) } => format!("claimed by life {by}"),
-            EntryState::Running { by: Incarnation(by) } => format!("run by life {by}"),
-            EntryState::Finished { outcome } => outcome.kind.as_str().to_owned(),
-        };
-        format!("{}/{} {state}", entry.id, entry.attempt)
-    };
-    doc.entries.iter().map(entry).collect::<Vec<_>>().join(", ")
 }

@@ -177,6 +177,7 @@ impl World {
         self.check_processes_over(node, epoch);
         self.nudge::<Sweep>(who);
         self.nudge::<Supervision>(who);
+        self.run_later(now, who, Run::OnceNext);
     }
 
     fn stop_work(&mut self, node: usize, epoch: Epoch, by: Time) {

@@ -5,8 +5,7 @@ use crate::store::{Key, Op, Said, Value};
 use crate::world::World;
 use tenure_core::document::{DocumentAnswer, DocumentRequest};
 use tenure_core::{
-    Ask, AskAnswer, Incarnation, JobRecord, RequestId, RequestsDoc, Submitter, SubmitterCommand,
-    SubmitterOutput,
+    Ask, AskAnswer, Incarnation, RequestId, RequestsDoc, Submitter, SubmitterCommand, SubmitterOutput,
 };
 
 /// How long somebody waits for the answer.
@@ -15,7 +14,7 @@ const PATIENCE_MS: u64 = 12_000;
 /// The submitter of one life of a node, and what was asked of it.
 pub(crate) struct JobSubmission {
     part: Part<Submitter>,
-    asked: Vec<JobRecord>,
+    asked: Vec<Ask>,
 }
 
 impl Played for Submitter {
@@ -42,16 +41,16 @@ impl Played for Submitter {
     fn output(world: &mut World, who: Who, output: SubmitterOutput) {
         let Who::Node(node) = who else { return };
         let Some(submission) = &world.nodes[node].submission else { return };
-        let Some(record) = submission.asked.get(output.token as usize) else { return };
+        let Some(ask) = submission.asked.get(output.token as usize) else { return };
         if matches!(output.answer, AskAnswer::Asked { .. }) {
-            world.job_checks.promised.insert(record.id.clone());
+            world.job_checks.promise(ask);
         }
     }
 }
 
 impl World {
-    /// Somebody on this node asks the leader for a job.
-    pub(crate) fn submit_from(&mut self, node: usize, record: JobRecord) {
+    /// Somebody on this node asks something of the leader.
+    pub(crate) fn ask_from(&mut self, node: usize, ask: Ask) {
         if !self.nodes[node].running {
             return;
         }
@@ -62,10 +61,8 @@ impl World {
         }
         let Some(submission) = &mut self.nodes[node].submission else { return };
         let token = submission.asked.len() as u64;
-        submission.asked.push(record.clone());
-        self.command::<Submitter>(
-            Who::Node(node),
-            SubmitterCommand::Ask { token, asks: vec![Ask::Submit(record)] },
-        );
+        submission.asked.push(ask.clone());
+        self.job_checks.asks(&ask);
+        self.command::<Submitter>(Who::Node(node), SubmitterCommand::Ask { token, asks: vec![ask] });
     }
 }

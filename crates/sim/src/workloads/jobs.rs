@@ -6,6 +6,7 @@ use crate::computer::WALL_MS;
 use crate::fault::FaultKind;
 use crate::kind::Kind;
 use crate::machines::dispatcher::{Dispatching, job};
+use crate::machines::once::OnceKeys;
 use crate::machines::registration::Worker;
 use crate::machines::scheduler::Round;
 use crate::network::LATE_MAX_MS;
@@ -16,9 +17,9 @@ use rand::RngExt;
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, Incarnation, Interval, JobLimits, Misfire,
-    Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart, ScheduleTerms, Serves,
-    SupervisionConfig,
+    Ask, ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, Incarnation, Interval, JobLimits,
+    JobRecord, Misfire, Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart, ScheduleTerms,
+    Serves, SupervisionConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
 
@@ -58,6 +59,10 @@ pub struct WorkDone {
     pub late: u64,
     /// Processes that were restarted.
     pub restarts: u64,
+    /// Dead jobs that were tried again on request.
+    pub retries: u64,
+    /// Work begun for a key.
+    pub once: u64,
     /// Leaderships given up because processes did not run.
     pub gave_up: u64,
 }
@@ -70,6 +75,8 @@ impl WorkDone {
         self.jobs += other.jobs;
         self.late += other.late;
         self.restarts += other.restarts;
+        self.retries += other.retries;
+        self.once += other.once;
         self.gave_up += other.gave_up;
     }
 }
@@ -139,6 +146,9 @@ pub(crate) fn draw(world: &mut World) {
         // Nothing is promised about jobs where epochs repeat.
         world.mix = world.mix.without(kind);
     }
+    if world.rng.random_bool(0.6) {
+        world.once = OnceKeys::new(world.rng.random_bool(0.5));
+    }
     let timeout_ms = world.timeout_ms;
     let (rng, workload) = (&mut world.rng, &mut world.workload);
     let fast_ms = [200, 400][rng.random_range(0..2)];
@@ -197,19 +207,36 @@ fn limited() -> QueueName {
     QueueName::new(LIMITED).expect("a valid name")
 }
 
-/// Submits a job, to the leader or from any node, or cancels one.
+/// What somebody on any node asks of the leader: a new job, or something about one of those asked for before.
+fn ask(world: &mut World) -> Ask {
+    let dead: Vec<JobRecord> = world.job_checks.dead().cloned().collect();
+    if !dead.is_empty() && world.rng.random_bool(0.4) {
+        let mut again = dead[world.rng.random_range(0..dead.len())].clone();
+        again.limits.attempts_max = again.begun() + world.rng.random_range(1..=2);
+        again.retries += 1;
+        return Ask::Retry(again);
+    }
+    let number = world.rng.random_range(0..=2 * world.workload.asked);
+    let id = JobId::new(&format!("ask-{number}")).expect("a valid id");
+    if let Some(known) = world.job_checks.known(&id) {
+        return if known.state.is_final() { Ask::Remove(id) } else { Ask::Cancel(id) };
+    }
+    world.workload.asked += 1;
+    let name = format!("ask-{}", world.workload.asked);
+    let series = SeriesId::new(&name).expect("a valid id");
+    let mut record = job(&name, &series, 0, world.workload.limits.clone());
+    record.priority = world.rng.random_range(0..=9);
+    if world.rng.random_bool(0.6) {
+        record.queue = limited();
+    }
+    Ask::Submit(record)
+}
+
+/// Asks for something from any node, or submits a job on the leader, or cancels one there.
 pub(crate) fn demand(world: &mut World) {
     if world.rng.random_bool(0.5) {
-        let node = world.rng.random_range(0..world.nodes.len());
-        world.workload.asked += 1;
-        let name = format!("ask-{}", world.workload.asked);
-        let series = SeriesId::new(&name).expect("a valid id");
-        let mut record = job(&name, &series, 0, world.workload.limits.clone());
-        record.priority = world.rng.random_range(0..=9);
-        if world.rng.random_bool(0.6) {
-            record.queue = limited();
-        }
-        return world.submit_from(node, record);
+        let (node, ask) = (world.rng.random_range(0..world.nodes.len()), ask(world));
+        return world.ask_from(node, ask);
     }
     let open = world.nodes.iter().enumerate().filter(|(_, node)| node.dispatch.is_some());
     let open: Vec<usize> = open.map(|(index, _)| index).collect();
@@ -269,8 +296,13 @@ pub(crate) fn settle(world: &mut World) {
     world.run_for(4000);
     if run_until(world, leader, world.now + OVER_MAX_MS, |world| world.job_checks.open()) {
         // What was recorded is tidied up and archived.
-        let slow_ms = world.workload.dispatcher.slow_ms;
+        let (slow_ms, key) = (world.workload.dispatcher.slow_ms, world.once.newest);
         world.run_for(6 * slow_ms * 1000 / 800 + 12_000 + RETIRE_MS * 1000 / 800);
+        if world.once.terms.is_some() && world.once.newest == key {
+            world.violated(name::ONCE, || {
+                format!("{leader} leads in calm, and does not get done with key {key}")
+            });
+        }
         steady(world, leader);
     }
 }

@@ -56,6 +56,8 @@ struct JobDocument {
     attempt: u32,
     #[serde(default)]
     unbegun: u32,
+    #[serde(default)]
+    retries: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worker: Option<String>,
     epoch: u64,
@@ -265,6 +267,7 @@ fn job_document(job: &JobRecord, carried: &Carried) -> JobDocument {
         state: job.state.as_str().to_owned(),
         attempt: job.attempt,
         unbegun: job.unbegun,
+        retries: job.retries,
         worker: job.worker.as_ref().map(ToString::to_string),
         epoch: job.epoch.0,
         cancel: job.cancel,
@@ -292,6 +295,7 @@ fn job_record(row: JobDocument) -> Result<JobRecord, String> {
         state,
         attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
         unbegun: bounded("unbegun", row.unbegun, ATTEMPT_MAX)?,
+        retries: bounded("retries", row.retries, ATTEMPT_MAX)?,
         worker,
         epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
         cancel: row.cancel,

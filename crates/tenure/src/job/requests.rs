@@ -59,6 +59,7 @@ struct RetryDocument {
     job: SubmitDocument,
     attempt: u32,
     unbegun: u32,
+    retries: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -203,8 +204,8 @@ fn asked_document(asked: &Asked) -> AskedDocument {
         Ask::Submit(job) => row.submit = Some(SubmitDocument::of(job)),
         Ask::Cancel(id) => row.cancel = Some(id.to_string()),
         Ask::Retry(job) => {
-            let (attempt, unbegun) = (job.attempt, job.unbegun);
-            row.retry = Some(RetryDocument { job: SubmitDocument::of(job), attempt, unbegun });
+            let JobRecord { attempt, unbegun, retries, .. } = *job;
+            row.retry = Some(RetryDocument { job: SubmitDocument::of(job), attempt, unbegun, retries });
         }
         Ask::Remove(id) => row.remove = Some(id.to_string()),
     }
@@ -219,7 +220,8 @@ fn asked(row: AskedDocument) -> Result<Asked, String> {
         (None, None, Some(retry), None) => {
             let attempt = bounded("attempt", retry.attempt, ATTEMPT_MAX)?;
             let unbegun = bounded("unbegun", retry.unbegun, ATTEMPT_MAX)?;
-            Ask::Retry(JobRecord { attempt, unbegun, ..retry.job.read()? })
+            let retries = bounded("retries", retry.retries, ATTEMPT_MAX)?;
+            Ask::Retry(JobRecord { attempt, unbegun, retries, ..retry.job.read()? })
         }
         (None, None, None, Some(job)) => Ask::Remove(id("remove", &job)?),
         _ => return Err("it is not one of the requests that this version knows".to_owned()),

@@ -167,6 +167,7 @@ impl Jobs {
         }
         let mut again = job.clone();
         again.limits.attempts_max = job.begun().saturating_add(attempts);
+        again.retries = job.retries.saturating_add(1);
         self.ask(vec![Ask::Retry(again)]).await.map(drop)
     }
 
