@@ -17,8 +17,7 @@ impl Bench {
     }
 
     fn tenure(&self, line: &str) -> Ran {
-        let words = line.split(' ').chain(["--store", &self.store]);
-        self.sandbox.tenure(words.collect::<Vec<_>>())
+        self.sandbox.tenure_on(&self.store, &line.split(' ').collect::<Vec<_>>())
     }
 
     fn json(&self, line: &str) -> Value {
@@ -113,6 +112,11 @@ fn what_cannot_be_a_job_or_a_queue_is_told_with_its_rule() {
         ("job submit --kind send --not-before tomorrow", &["--not-before", "tomorrow", "10m"]),
         ("job submit --kind send --not-before 400d", &["--not-before", "366d"]),
         ("job submit --kind send --timeout 90d", &["--timeout", "30d"]),
+        ("job submit -- date", &["job.command", "date", "full path"]),
+        ("job submit --http ftp://h/", &["job.http.url", "ftp://h/"]),
+        ("job submit --kind command --payload x", &["job"]),
+        ("job submit --kind send --http http://h/", &["--kind", "--http"]),
+        ("job submit --queue mail", &["--kind", "--http"]),
         ("queue set mail --concurrency 0", &["concurrency", "0", "1 to 100000"]),
         ("queue set mail --concurrency many", &["--concurrency", "many", "none"]),
         ("queue pause a/b", &["NAME", "a/b"]),

@@ -29,9 +29,7 @@ impl Bench {
     }
 
     fn tenure(&self, arguments: &[&str]) -> Ran {
-        let at = arguments.iter().position(|word| *word == "--").unwrap_or(arguments.len());
-        let (flags, command) = arguments.split_at(at);
-        self.sandbox.tenure([flags, &["--store", &self.store], command].concat())
+        self.sandbox.tenure_on(&self.store, arguments)
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
@@ -584,6 +582,29 @@ fn sc2_a_command_is_scheduled_with_one_line() {
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "-nightly.run.one\n");
     let listed = bench.tenure(&["schedule", "list"]).assert_code(0).stdout;
     assert!(listed.contains("/bin/sh -c echo"), "{listed}");
+}
+
+#[test]
+fn sc4_a_submitted_command_goes_only_to_an_agent_that_allows_it() {
+    let bench = Bench::new();
+    let mut cluster = bench.cluster();
+    cluster.start("pod-a");
+    let other = cluster.start_agent(&["--id", "other", "--allow-command", "/bin/echo no"]);
+    cluster.wait_log(other, "takes jobs");
+    let submit = ["job", "submit", "--id", "say", "--", "/bin/echo", "well", "done"];
+    bench.tenure(&submit).assert_code(0);
+    let deadline = Instant::now() + PATIENCE;
+    while !bench.json(&["job", "show", "say"])["reason"].as_str().unwrap_or_default().contains("allows") {
+        assert!(Instant::now() < deadline, "it says why it waits");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    cluster.start_agent(&["--id", "able", "--allow-command", "/bin/echo **"]);
+    let wait = ["job", "submit", "--id", "say", "--wait", "--json", "--", "/bin/echo", "well", "done"];
+    let said = bench.tenure(&wait).assert_code(0).json();
+    assert_eq!((&said["state"], &said["result"]), (&json!("succeeded"), &json!("well done")), "{said}");
+    let done = bench.json(&["job", "show", "say"]);
+    assert_eq!((&done["worker"], &done["attempt"]), (&json!("able"), &json!(1)), "{done}");
+    cluster.finish();
 }
 
 /// `export` writes what `apply` reads, and `apply --prune` makes the store like the file.

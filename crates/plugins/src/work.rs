@@ -8,14 +8,21 @@ mod http;
 pub use command::{CommandWork, Commands};
 pub use http::{HttpRequests, HttpWork};
 
+use crate::schedules::Problems;
+use crate::schedules::read::job_work;
 use serde_json::{Value, json};
+use std::time::Duration;
 use tenure::id::KindName;
+use tenure::job::JobSpec;
 
 /// The kind of the jobs that run a command.
 pub const COMMAND_KIND: &str = "command";
 
 /// The kind of the jobs that send an HTTP request.
 pub const HTTP_KIND: &str = "http";
+
+/// How long a command or a request may take, unless it says otherwise.
+pub const WORK_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// How many bytes of what a program or a server says are kept as the result.
 const SAID_MAX_BYTES: usize = 800;
@@ -37,6 +44,26 @@ pub enum Work {
 }
 
 impl Work {
+    /// What a job does that is submitted with this kind and payload, if agents run jobs of that kind: it is checked as in a schedule.
+    /// What other kinds mean is the business of their workers.
+    pub fn of_job(kind: &str, payload: &[u8]) -> Result<Option<Work>, Problems> {
+        let read = || serde_json::from_slice(payload).unwrap_or(Value::Null);
+        match kind {
+            COMMAND_KIND => job_work(kind, &read()).map(Some),
+            HTTP_KIND => job_work(kind, &json!({ "http": read() })).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// A job that does this, for a worker that allows its command.
+    pub fn job(&self, spec: JobSpec) -> JobSpec {
+        let spec = spec.payload(self.payload().to_string());
+        match self {
+            Work::Command(work) => spec.allows(work.words()),
+            Work::Http(_) | Work::Other { .. } => spec,
+        }
+    }
+
     /// The kind of the jobs.
     pub fn kind(&self) -> &str {
         match self {
@@ -61,6 +88,39 @@ impl Work {
             Work::Command(work) => work.command.join(" "),
             Work::Http(work) => format!("{} {}", work.method, work.url),
             Work::Other { kind, .. } => format!("jobs of kind {kind}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sc4_a_submitted_command_says_what_its_worker_must_allow() {
+        let payload = br#"{"command": ["/bin/backup", "--all"], "directory": "/srv", "env": {"LEVEL": "1"}}"#;
+        let work = Work::of_job("command", payload).expect("valid").expect("agents run it");
+        let job = work.job(JobSpec::new("a", work.kind())).record().expect("valid");
+        assert_eq!(job.commands.concat(), ["PWD=/srv", "LEVEL=1", "/bin/backup", "--all"]);
+        assert_eq!(serde_json::from_slice::<CommandWork>(&job.payload).expect("read").command[1], "--all");
+        let request =
+            Work::of_job("http", br#"{"url": "http://h/"}"#).expect("valid").expect("agents run it");
+        assert_eq!(request.told(), "GET http://h/");
+        assert_eq!(Work::of_job("send", b"anything"), Ok(None));
+    }
+
+    #[test]
+    fn what_no_agent_could_run_is_refused_with_its_rule() {
+        for (kind, payload, says) in [
+            ("command", r#"{"command": ["backup"]}"#, "full path"),
+            ("command", r#"{"command": ["/bin/x"], "dir": "/"}"#, "dir"),
+            ("command", "/bin/x", "job"),
+            ("command", r#"{"http": {"url": "http://h/"}}"#, "command"),
+            ("http", r#"{"url": "ftp://h/"}"#, "url"),
+            ("http", r#"{"url": "http://h/", "method": "BREW"}"#, "GET"),
+        ] {
+            let error = Work::of_job(kind, payload.as_bytes()).expect_err(payload).to_string();
+            assert!(error.contains(says), "{payload}: {error}");
         }
     }
 }

@@ -184,7 +184,7 @@ impl Default for Limits {
             answer: Duration::from_secs(15),
             write: Duration::from_secs(20),
             keep_alive: Duration::from_secs(15),
-            store_per_second: 25.0,
+            store_per_second: 75.0,
             store_burst: 100.0,
             fresh: Duration::from_secs(5),
             fresh_per_request: Duration::from_millis(250),

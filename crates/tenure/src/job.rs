@@ -71,6 +71,7 @@ use crate::node::NodeHandle;
 use crate::settings::Settings;
 use crate::workers::Workers;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::Namespace;
 use tenure_store::{Lanes, Store};
 use tokio::sync::{broadcast, watch};
@@ -79,6 +80,9 @@ use tokio::sync::{broadcast, watch};
 /// of 5,000 schedules fit into objects of 1 MiB, and so that a write carries little that did not change. The price: a
 /// takeover reads and writes all of them at once.
 pub(crate) const SHARDS: usize = 64;
+
+/// How often the leader looks at what runs for long, and how often it is written how far that is and why others wait.
+pub(crate) const SLOW_LOOK: Duration = Duration::from_secs(5);
 
 /// How long after its worker left the registry an inbox is removed. Longer than any request can be in flight: stores refuse
 /// a request that was signed 15 minutes ago.

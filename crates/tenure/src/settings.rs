@@ -108,7 +108,7 @@ pub struct Settings {
     pub node_retention: Duration,
     /// `jobPollInterval`: how often to look for jobs while something changes.
     pub job_poll_interval: Duration,
-    /// `jobIdleInterval`: how often to look for jobs while nothing changes.
+    /// `jobIdleInterval`: how often a worker without jobs looks for some.
     pub job_idle_interval: Duration,
     /// `jobClaimTimeout`: how long a job may stay unclaimed in an inbox.
     pub job_claim_timeout: Duration,

@@ -389,14 +389,26 @@ pub(crate) enum JobAction {
 
 #[derive(Args)]
 #[command(
-    after_help = "The job is on the store when this returns: nothing loses it, whether anybody leads or not. Submitting an id again \
+    group = clap::ArgGroup::new("work").required(true).args(["kind", "http", "command"]),
+    after_help = "It does one of: -- COMMAND, --http, --kind. A command needs an agent with --allow-command, a request one with \
+--allow-http.\n\
+The job is on the store when this returns: nothing loses it, whether anybody leads or not. Submitting an id again \
 gives the same job.\n\
 With --wait: prints the result, and exits with 0 if the job succeeded, else with 1."
 )]
 pub(crate) struct SubmitArgs {
-    /// What kind of job: workers say which kinds they run
+    /// The kind of job, for workers of your own: they say which kinds they run
     #[arg(long)]
-    pub(crate) kind: String,
+    pub(crate) kind: Option<String>,
+    /// The command that an agent runs, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    /// Where the command runs
+    #[arg(long, value_name = "PATH", requires = "command")]
+    pub(crate) directory: Option<String>,
+    /// The address that an agent sends a GET request to
+    #[arg(long, value_name = "URL")]
+    pub(crate) http: Option<String>,
     /// The queue it waits in
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) queue: String,
@@ -410,20 +422,14 @@ pub(crate) struct SubmitArgs {
     #[arg(long)]
     pub(crate) id: Option<String>,
     /// Input for whoever runs it, at most 16 KiB; @FILE reads a file, - reads stdin
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        allow_hyphen_values = true,
-        hide_default_value = true
-    )]
-    pub(crate) payload: String,
+    #[arg(long, value_name = "TEXT", requires = "kind", allow_hyphen_values = true)]
+    pub(crate) payload: Option<String>,
     /// The worker that must run it [default: any]
     #[arg(long, value_name = "ID")]
     pub(crate) worker: Option<String>,
-    /// How long one attempt may take
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = job_time, allow_hyphen_values = true)]
-    pub(crate) timeout: u64,
+    /// How long one attempt may take [default: 1m; a command or a request 1h]
+    #[arg(long, value_name = "TIME", value_parser = job_time, allow_hyphen_values = true)]
+    pub(crate) timeout: Option<u64>,
     /// How often it may be started
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) attempts: u32,

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tenure::id::JobId;
 use tenure::job::{JobList, JobRecord, JobSpec, JobState, Jobs, Submitted};
+use tenure_plugins::work::{COMMAND_KIND, HTTP_KIND, WORK_TIMEOUT, Work};
 
 /// How often it is looked whether the job has ended, while somebody waits for it.
 const LOOK: Duration = Duration::from_millis(500);
@@ -24,14 +25,12 @@ const NOT_DONE: u8 = 1;
 const PAYLOAD_READ_MAX: u64 = 1 << 20;
 
 pub(crate) async fn submit(args: SubmitArgs) -> Result<ExitCode, Failure> {
-    let new = match &args.id {
-        Some(id) => JobSpec::new(id, &args.kind),
-        None => JobSpec::unnamed(&args.kind),
-    };
     let ms = Duration::from_millis;
-    let mut spec = new.payload(payload(&args.payload)?).attempts(args.attempts);
-    spec =
-        spec.timeout(ms(args.timeout)).backoff(ms(args.backoff)).queue(&args.queue).priority(args.priority);
+    let mut spec = work(&args)?.attempts(args.attempts);
+    spec = spec.backoff(ms(args.backoff)).queue(&args.queue).priority(args.priority);
+    if let Some(timeout) = args.timeout {
+        spec = spec.timeout(ms(timeout));
+    }
     if let Some(ttl) = args.ttl {
         spec = spec.ttl(ms(ttl));
     }
@@ -71,6 +70,31 @@ pub(crate) async fn submit(args: SubmitArgs) -> Result<ExitCode, Failure> {
     Ok(match state {
         None | Some(JobState::Succeeded) => ExitCode::SUCCESS,
         Some(_) => ExitCode::from(NOT_DONE),
+    })
+}
+
+/// What it does: a command, a request, or what the workers do that take jobs of its kind.
+fn work(args: &SubmitArgs) -> Result<JobSpec, Failure> {
+    let given = args.payload.as_ref().map(|text| payload(text)).transpose()?.unwrap_or_default();
+    let (kind, given) = match (&args.kind, &args.http) {
+        (Some(kind), _) => (kind.as_str(), given),
+        (None, Some(url)) => (HTTP_KIND, json!({ "url": url }).to_string().into_bytes()),
+        (None, None) => {
+            let mut fields = json!({ "command": args.command });
+            if let Some(directory) = &args.directory {
+                fields["directory"] = json!(directory);
+            }
+            (COMMAND_KIND, fields.to_string().into_bytes())
+        }
+    };
+    let new = match &args.id {
+        Some(id) => JobSpec::new(id, kind),
+        None => JobSpec::unnamed(kind),
+    };
+    let work = Work::of_job(kind, &given).map_err(|problems| Failure::usage(problems.to_string()))?;
+    Ok(match work {
+        Some(work) => work.job(new).timeout(WORK_TIMEOUT),
+        None => new.payload(given),
     })
 }
 

@@ -160,6 +160,13 @@ impl Sandbox {
         command.args(arguments);
         finish(command, PATIENCE)
     }
+
+    /// The same on this store. What follows `--` stays last.
+    pub fn tenure_on(&self, store: &str, arguments: &[&str]) -> Ran {
+        let at = arguments.iter().position(|word| *word == "--").unwrap_or(arguments.len());
+        let (flags, command) = arguments.split_at(at);
+        self.tenure([flags, &["--store", store], command].concat())
+    }
 }
 
 #[derive(Debug)]

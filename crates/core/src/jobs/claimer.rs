@@ -32,6 +32,8 @@ pub struct ClaimerConfig {
     pub fast_ms: u64,
     /// How often it looks while nothing changes.
     pub slow_ms: u64,
+    /// How long after the last word on how far attempts are the next is written, if nothing else is.
+    pub progress_ms: u64,
     /// How long a result waits for others to share its write, while more is running.
     pub linger_ms: u64,
 }
@@ -144,7 +146,7 @@ impl Claimer {
                     && matches!(run.phase, Phase::Running { .. })
                     && run.progress.replace(progress.clone()) != Some(progress)
                 {
-                    let due = self.progress_at.map_or(now, |at| at + self.config.slow_ms);
+                    let due = self.progress_at.map_or(now, |at| at + self.config.progress_ms);
                     self.progress_due.get_or_insert(due.max(now));
                 }
             }

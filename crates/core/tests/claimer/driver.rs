@@ -34,6 +34,7 @@ pub(crate) fn config() -> ClaimerConfig {
         serves: Arc::new(Serves::anything(3)),
         fast_ms: 100,
         slow_ms: 800,
+        progress_ms: 800,
         linger_ms: 50,
     }
 }

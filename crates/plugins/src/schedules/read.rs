@@ -65,6 +65,19 @@ pub(crate) fn file(tree: &Tree, rules: &Rules) -> Result<Vec<Schedule>, Problems
     Ok(schedules)
 }
 
+/// What one job of kind `command` or `http` does, by the rules of schedules.
+pub(crate) fn job_work(kind: &str, fields: &serde_json::Value) -> Result<Work, Problems> {
+    let (tree, mut reader) = (Tree::from_json(fields), Reader::new(false));
+    let work = reader.fields(&tree, "job", "job").and_then(|mut fields| {
+        let (_, work) = work(&mut reader, &mut fields, 0, &Rules::default());
+        reader.rest(&fields, "job");
+        work
+    });
+    Problems::check(reader.problems)?;
+    let work = work.filter(|work| work.kind() == kind);
+    work.ok_or_else(|| Problems::one(Problem::new(None, "job", "", format!("must be of kind {kind}"))))
+}
+
 pub(crate) fn wire(tree: &Tree, rules: &Rules) -> Result<Schedule, Problems> {
     let mut reader = Reader::new(true);
     let schedule = schedule(&mut reader, tree, "schedule", rules);

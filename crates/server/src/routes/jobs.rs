@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::time::{Duration, SystemTime};
 use tenure::id::{JobId, WorkerId};
 use tenure::job::{JobOutcome, JobSpec, Submitted};
+use tenure_plugins::work::{WORK_TIMEOUT, Work};
 use utoipa::ToSchema;
 
 /// Any time after this is too late as well, and adding it to another overflows nothing: the year 9999.
@@ -53,13 +54,14 @@ pub(crate) struct NewJob {
     priority: Option<u8>,
     /// It is not run before this time, in ms since 1970, at most a year from now. Default: at once.
     not_before: Option<u64>,
-    /// Input for whoever runs it, at most 16 KiB as JSON.
+    /// Input for whoever runs it, at most 16 KiB as JSON. For agents: `{"command": ["/bin/date", "-u"], "directory": …, "env": {…}}`
+    /// in a job of kind `command`, `{"url": …, "method": …, "headers": {…}, "body": …, "status": …}` in one of kind `http`.
     #[serde(default)]
     #[schema(value_type = Object)]
     payload: Option<Value>,
     /// The worker that must run it. Default: any.
     worker: Option<String>,
-    /// How long one attempt may take. Default: 60,000.
+    /// How long one attempt may take. Default: 60,000; for kinds `command` and `http` 3,600,000.
     timeout_ms: Option<u64>,
     /// How long it may wait for a worker. Default: for ever.
     ttl_ms: Option<u64>,
@@ -70,14 +72,18 @@ pub(crate) struct NewJob {
 }
 
 impl NewJob {
-    fn spec(self) -> JobSpec {
+    fn spec(self) -> Answer<JobSpec> {
         let mut spec = match &self.id {
             Some(id) => JobSpec::new(id, &self.kind),
             None => JobSpec::unnamed(&self.kind),
         };
-        if let Some(payload) = self.payload.filter(|payload| !payload.is_null()) {
-            spec = spec.payload(payload.to_string());
-        }
+        let payload = self.payload.filter(|payload| !payload.is_null());
+        let payload = payload.map(|payload| payload.to_string()).unwrap_or_default();
+        let work = Work::of_job(&self.kind, payload.as_bytes());
+        spec = match work.map_err(|problems| Problem::invalid(problems.to_string()))? {
+            Some(work) => work.job(spec).timeout(WORK_TIMEOUT),
+            None => spec.payload(payload),
+        };
         if let Some(worker) = self.worker {
             spec = spec.worker(worker);
         }
@@ -96,7 +102,7 @@ impl NewJob {
         spec = self.timeout_ms.map(ms).into_iter().fold(spec, JobSpec::timeout);
         spec = self.ttl_ms.map(ms).into_iter().fold(spec, JobSpec::ttl);
         spec = self.backoff_ms.map(ms).into_iter().fold(spec, JobSpec::backoff);
-        self.attempts.into_iter().fold(spec, JobSpec::attempts)
+        Ok(self.attempts.into_iter().fold(spec, JobSpec::attempts))
     }
 }
 
@@ -133,7 +139,8 @@ pub(crate) async fn submit(
         return Err(Problem::invalid("jobs: must have at least one job"));
     }
     state.rate_limit.take(1.0)?;
-    let (jobs, specs) = (state.jobs.clone(), ask.jobs.into_iter().map(NewJob::spec).collect::<Vec<_>>());
+    let specs = ask.jobs.into_iter().map(NewJob::spec).collect::<Answer<Vec<_>>>()?;
+    let jobs = state.jobs.clone();
     let receipts = state.on_node(async move { jobs.submit_all(specs).await }).await??;
     let submitted = receipts.into_iter().map(|receipt| SubmittedJob {
         existed: receipt.submitted == Submitted::Exists,

@@ -104,6 +104,7 @@ impl Default for JobWorkload {
                 serves: Arc::new(Serves::anything(3)),
                 fast_ms: 250,
                 slow_ms: 1000,
+                progress_ms: 1000,
                 linger_ms: 60,
             },
             supervision: SupervisionConfig {

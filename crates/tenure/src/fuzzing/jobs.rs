@@ -227,6 +227,7 @@ fn work(mut stamp: Stamp, doc: &InboxDoc) {
         serves: Arc::new(Serves::anything(3)),
         fast_ms: 100,
         slow_ms: 1000,
+        progress_ms: 1000,
         linger_ms: 50,
     };
     let mut claimer = Claimer::new(config);

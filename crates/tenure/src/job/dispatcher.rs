@@ -2,7 +2,7 @@
 
 use super::carrier::LeaderStore;
 use super::spec::JobSpec;
-use super::{Jobs, RETIRE_MS, SHARDS};
+use super::{Jobs, RETIRE_MS, SHARDS, SLOW_LOOK};
 use crate::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
@@ -109,11 +109,11 @@ impl Handle {
             shards: SHARDS,
             entries_max: options.inbox_entries.clamp(1, 256),
             fast_ms: millis(settings.job_poll_interval),
-            slow_ms: millis(settings.job_idle_interval.max(settings.job_poll_interval)),
+            slow_ms: millis(SLOW_LOOK.max(settings.job_poll_interval)),
             requests_ms: millis(REQUESTS_LOOK.max(settings.job_poll_interval)),
             claim_timeout_ms: millis(settings.job_claim_timeout),
             // The worker gives up first, writes after a linger, and is seen with the next look.
-            margin_ms: millis(settings.job_idle_interval * 2 + settings.request_timeout * 4),
+            margin_ms: millis(SLOW_LOOK * 2 + settings.request_timeout * 4),
             retire_ms: RETIRE_MS,
             keep_finished: options.keep_finished,
         };

@@ -2,7 +2,7 @@
 
 mod life;
 
-use super::Jobs;
+use super::{Jobs, SLOW_LOOK};
 use crate::clock::millis;
 use crate::workers::{Worker, WorkerEnd};
 use life::Runner;
@@ -70,7 +70,7 @@ impl Said {
 
 impl JobContext {
     /// Says how far it is: 0 to 100, and a line of at most 200 bytes. It may be called as often as one likes: it is written with
-    /// the worker's next write, or after `jobIdleInterval`.
+    /// the worker's next write, or after 5 s.
     pub fn progress(&self, percent: u8, text: &str) {
         self.said.say((self.id.clone(), self.dispatch), Progress::new(percent, text));
     }
@@ -220,6 +220,7 @@ impl JobRunner {
             serves: Arc::new(serves),
             fast_ms,
             slow_ms: millis(settings.job_idle_interval).max(fast_ms),
+            progress_ms: millis(SLOW_LOOK).max(fast_ms),
             linger_ms: fast_ms / 4,
         };
         let worker = Arc::new(worker);

@@ -95,7 +95,7 @@ impl SettingsBuilder {
         node_retention(Duration) = "nodeRetention";
         /// Sets `jobPollInterval`: how often jobs are looked for while something moves. Default: 500 ms.
         job_poll_interval(Duration) = "jobPollInterval";
-        /// Sets `jobIdleInterval`: how seldom while nothing does. Default: 5 s.
+        /// Sets `jobIdleInterval`: how often a worker without jobs does. Default: 1 s.
         job_idle_interval(Duration) = "jobIdleInterval";
         /// Sets `jobClaimTimeout`: how long a job may stay unclaimed in an inbox. Default: 30 s.
         job_claim_timeout(Duration) = "jobClaimTimeout";
