@@ -11,6 +11,7 @@ use crate::id::{Incarnation, NodeId};
 use crate::machine::{Effect, In, Input, Machine, Now, Out, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
+use std::time::Duration;
 
 /// Pauses after failed requests. Somebody waits for the work.
 const RETRY: BackOff = BackOff { first_ms: 100, max_ms: 5000 };
@@ -39,7 +40,7 @@ pub struct OnceRecord {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct OnceTerms {
     /// How long a key stays used.
-    pub keep_ms: u64,
+    pub keep: Duration,
     /// Run it again if whoever ran it died.
     pub retry: bool,
 }
@@ -60,9 +61,9 @@ impl OnceTerms {
     /// runs: nobody knows how that ended.
     pub fn next(&self, wall_ms: i64, record: Option<&OnceRecord>) -> OnceNext {
         let Some(record) = record else { return OnceNext::Run };
-        let age_ms = u64::try_from(wall_ms.saturating_sub(record.at_ms)).unwrap_or(0);
+        let age = Duration::from_millis(u64::try_from(wall_ms.saturating_sub(record.at_ms)).unwrap_or(0));
         match record.state {
-            OnceState::Ended { .. } | OnceState::Lost if age_ms >= self.keep_ms => OnceNext::Run,
+            OnceState::Ended { .. } | OnceState::Lost if age >= self.keep => OnceNext::Run,
             OnceState::Ended { code } => OnceNext::Done(code),
             OnceState::Running | OnceState::Lost if self.retry || Mutant::OnceAgain.on() => OnceNext::Run,
             OnceState::Running | OnceState::Lost => OnceNext::Lost,

@@ -1,5 +1,6 @@
 //! What is done for a key, and what is not done again.
 
+use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Stamp};
 use tenure_core::machine::{Effect, Input, Machine, Now, Out, RequestId};
 use tenure_core::{
@@ -19,7 +20,7 @@ fn record(state: OnceState, by: &str) -> OnceRecord {
 }
 
 fn terms(retry: bool) -> OnceTerms {
-    OnceTerms { keep_ms: KEEP_MS, retry }
+    OnceTerms { keep: Duration::from_millis(KEEP_MS), retry }
 }
 
 fn next(state: OnceState, age_ms: u64, retry: bool) -> OnceNext {

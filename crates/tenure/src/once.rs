@@ -11,9 +11,9 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
-//! let node = Node::builder(settings).per_plugin("migrate-41").start().await?;
+//! let node = Node::builder(settings).per_plugin(&"migrate-41".parse()?).start().await?;
 //! let guard = node.lead().await.ok_or("the node was stopped")?;
-//! let terms = OnceTerms { keep_ms: 86_400_000, retry: false };
+//! let terms = OnceTerms { keep: Duration::from_secs(86_400), retry: false };
 //! let migrate = async || 0; // The exit code.
 //! assert_eq!(once(&node.documents(), node.id(), &guard, terms.clone(), migrate).await?, OnceEnd::Done(0));
 //! let never = async || panic!("it was done");

@@ -46,7 +46,7 @@ pub(crate) async fn run_once(args: OnceArgs) -> Result<ExitCode, Failure> {
     let wanted = Wanted::open(&args.key, &seat, &settings).await?;
     let documents =
         Documents::of_election(wanted.lanes.bulk.clone(), &wanted.election, settings.request_timeout);
-    let terms = OnceTerms { keep_ms: args.keep, retry: args.retry };
+    let terms = OnceTerms { keep: Duration::from_millis(args.keep), retry: args.retry };
     let key = Key { args: &args, terms, documents, node: settings.node.clone() };
     if let Some(code) = key.by_others(&wanted).await? {
         return Ok(ExitCode::from(code));

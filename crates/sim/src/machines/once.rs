@@ -7,6 +7,7 @@ use crate::store::{Key, Op, Said, Value};
 use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest};
 use tenure_core::machine::Input;
 use tenure_core::{
@@ -14,7 +15,7 @@ use tenure_core::{
 };
 
 /// Longer than any schedule.
-const KEEP_MS: u64 = 100_000_000;
+const KEEP: Duration = Duration::from_secs(100_000);
 
 /// Work for a key under one lease.
 pub(crate) struct OnceRun {
@@ -37,7 +38,7 @@ pub(crate) struct OnceKeys {
 
 impl OnceKeys {
     pub(crate) fn new(retry: bool) -> OnceKeys {
-        OnceKeys { terms: Some(OnceTerms { keep_ms: KEEP_MS, retry }), ..OnceKeys::default() }
+        OnceKeys { terms: Some(OnceTerms { keep: KEEP, retry }), ..OnceKeys::default() }
     }
 
     pub(crate) fn runs(&self) -> u64 {
