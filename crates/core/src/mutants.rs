@@ -263,6 +263,8 @@ pub enum Mutant {
     OnceAgain,
     /// What is done once for a key is begun before the record says so.
     OnceUnrecorded,
+    /// A new leader tries a job again without waiting for the end of its backoff.
+    JobBackoffForgotten,
     /// A job that was called off is tried again.
     JobCancelForgotten,
     /// A request to try a job again that is found twice is served twice.

@@ -81,6 +81,12 @@ fn job_drain_ignored() {
 }
 
 #[test]
+fn a_backoff_ends_with_its_leader() {
+    let test = dispatcher::attempts::qu4_a_new_leader_keeps_to_the_pause_before_the_next_attempt;
+    must_fail(Mutant::JobBackoffForgotten, test);
+}
+
+#[test]
 fn a_request_is_taken_out_before_its_job_is_recorded() {
     let test = dispatcher::requests::a_request_leaves_once_the_ledger_on_the_store_has_its_job;
     must_fail(Mutant::JobAskedTakenEarly, test);

@@ -32,17 +32,24 @@ impl Row {
         (!result.ok && !result.detail.is_empty()).then(|| result.detail.clone())
     }
 
+    /// Its result, if it is over: what waits for another attempt has a reason.
+    fn words(&self) -> Option<String> {
+        self.0.words().filter(|_| self.0.record.state != JobState::Queued)
+    }
+
     /// What a table says of it.
     pub(crate) fn cells(&self) -> [String; 8] {
         let job = &self.0.record;
         let failed: Vec<&str> =
             self.0.checks().filter(|(_, check)| !check.ok).map(|(name, _)| name.as_str()).collect();
         let said = match (&self.0.facts.report, failed.is_empty()) {
-            (Some(report), true) => format!("{} of {} checks well", report.checks.len(), report.checks.len()),
+            (Some(report), true) => {
+                format!("{} of {} checks passed", report.checks.len(), report.checks.len())
+            }
             (Some(_), false) => format!("failed: {}", failed.join(", ")),
             (None, _) => match &job.progress {
                 Some(progress) => format!("{} %: {}", progress.percent, progress.text),
-                None => self.0.words().unwrap_or_else(|| job.reason.to_string()),
+                None => self.words().unwrap_or_else(|| self.0.reason(now_ms())),
             },
         };
         let due = self.0.facts.due_ms.map_or_else(|| "-".to_owned(), moment);
@@ -52,7 +59,7 @@ impl Row {
             job.queue.to_string(),
             job.state.as_str().to_owned(),
             format!("{}/{}", job.begun(), job.limits.attempts_max),
-            job.worker.as_ref().map_or_else(|| "-".to_owned(), WorkerId::to_string),
+            self.0.worker().map_or_else(|| "-".to_owned(), WorkerId::to_string),
             due,
             age,
             said.chars().take(60).collect(),
@@ -69,22 +76,24 @@ impl Row {
         say!("queue      {}, priority {}", job.queue, job.priority);
         say!("state      {}", job.state.as_str());
         if let (Some(due_ms), Some(age_ms)) = (self.0.facts.due_ms, self.age_ms()) {
-            say!("due        {}, {} ago", moment(due_ms), span(age_ms));
+            match due_ms.saturating_sub(now_ms()) {
+                0 => say!("due        {}, {} ago", moment(due_ms), span(age_ms)),
+                ahead_ms => say!("due        {}, in {}", moment(due_ms), span(ahead_ms)),
+            }
         }
-        let worker = job.worker.as_ref().map_or("nobody", WorkerId::as_str);
-        say!(
-            "attempt    {} of {}, given to {worker}, in epoch {}",
-            job.begun(),
-            job.limits.attempts_max,
-            job.epoch.0
-        );
+        let attempts = format!("attempt    {} of {}", job.begun(), job.limits.attempts_max);
+        match self.0.worker() {
+            Some(worker) => say!("{attempts}, on {worker}, given out in epoch {}", job.epoch.0),
+            None => say!("{attempts}, given to nobody"),
+        }
         if let Some(progress) = &job.progress {
             say!("progress   {} %: {}", progress.percent, progress.text);
         }
-        if !job.reason.is_empty() {
-            say!("reason     {}", job.reason);
+        let reason = self.0.reason(now_ms());
+        if !reason.is_empty() {
+            say!("reason     {reason}");
         } else if job.state == JobState::Queued {
-            say!("reason     none yet: the leader records one when a job has waited for a few seconds");
+            say!("reason     not known yet: the leader records it within a few seconds");
         }
         if let Some(words) = self.0.words() {
             say!("result     {words}");

@@ -304,7 +304,8 @@ impl<A: Assign> Dispatcher<A> {
                     let known = !self.inboxes.note_late(worker, (id.clone(), attempt));
                     // Nobody speaks for a former life, and work that was not begun has no result.
                     if !known && !matches!(kind, OutcomeKind::Abandoned | OutcomeKind::Returned) {
-                        self.record_late(now, &id, LateResult { attempt, worker: worker.clone(), kind });
+                        let (attempt, worker) = (entry.number, worker.clone());
+                        self.record_late(now, &id, LateResult { attempt, worker, kind });
                     }
                 }
             }
@@ -372,7 +373,8 @@ impl<A: Assign> Dispatcher<A> {
     }
 
     fn change(&mut self, now: Time, id: &JobId, transition: Transition) {
-        self.table.change(&mut self.ledger, now, id, transition);
+        let clocks = self.clocks(now);
+        self.table.change(&mut self.ledger, clocks, id, transition);
     }
 
     /// Admits submissions whose shard this leader owns.

@@ -82,7 +82,7 @@ pub(super) fn table(record: JobRecord, transitions: Vec<Transition>) -> (Table, 
     let (mut table, mut ledger, id) = (Table::new(Epoch(2), 2), ledger(), record.id.clone());
     table.create(&mut ledger, at(0), Some(1), record);
     for (number, transition) in transitions.into_iter().enumerate() {
-        table.change(&mut ledger, Time(1000 * (number as u64 + 1)), &id, transition);
+        table.change(&mut ledger, at(1000 * (number as u64 + 1)), &id, transition);
     }
     (table, ledger, id)
 }

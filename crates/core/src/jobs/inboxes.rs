@@ -577,7 +577,7 @@ mod tests {
         let room = |table: &Table, entries_max| inboxes.has_room(table, &name("w1"), 1, entries_max);
         assert_eq!((room(&table, 1), room(&table, 2)), (false, true));
         table.create(&mut ledger, at(0), Some(2), record("t2"));
-        table.change(&mut ledger, Time(0), &name("t2"), Transition::Dispatch(name("w1")));
+        table.change(&mut ledger, at(0), &name("t2"), Transition::Dispatch(name("w1")));
         assert_eq!((room(&table, 2), room(&table, 3)), (false, true));
     }
 

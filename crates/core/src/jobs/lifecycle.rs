@@ -1,7 +1,8 @@
 //! What becomes of a job: pure judgement, from the job, what is known of its worker and inbox, and the time.
 //!
-//! Whoever wants to know why a job waits finds the reasons here, and those of [`Assign`](super::Assign) beside them. Two more
-//! stand where the dispatcher reads inboxes: a worker that was started again, and an entry that vanished.
+//! Why a job waits: `dispatcher/assignment.rs` (its queue, the worker it names), [`assign`](super::assign) (which workers would take
+//! it), here (how its last attempt ended), and where the dispatcher reads inboxes (a worker that was started again, an entry that
+//! vanished). The guide of jobs has them all in one table.
 
 use super::dispatcher::DispatcherConfig;
 use super::inboxes::Inbox;
@@ -198,7 +199,7 @@ pub(super) fn conclude(job: &Job, outcome: &Outcome, given_up: bool, why: &str, 
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{WRITER, config, name, record, table};
+    use super::super::fixtures::{WRITER, at, config, name, record, table};
     use super::*;
     use crate::document::{DocumentAnswer, Read};
     use crate::election::Version;
@@ -278,7 +279,7 @@ mod tests {
         let first = conclude(table.get(&id).expect("it is there"), &failed, false, "", Time(2500));
         assert!(matches!(first, Transition::Requeue { pause_ms: 100, .. }), "{first:?}");
         for transition in [first].into_iter().chain(run) {
-            table.change(&mut ledger, Time(3000), &id, transition);
+            table.change(&mut ledger, at(3000), &id, transition);
         }
         let job = table.get(&id).expect("it is there");
         let second = conclude(job, &failed, false, "", Time(3500));

@@ -76,6 +76,11 @@ impl Clocks {
     fn at(self, wall_ms: i64) -> Time {
         self.now + u64::try_from(wall_ms.saturating_sub(self.wall_ms)).unwrap_or(0)
     }
+
+    /// What the wall clock will show this much later.
+    fn in_ms(self, pause_ms: u64) -> i64 {
+        self.wall_ms.saturating_add_unsigned(pause_ms)
+    }
 }
 
 /// Only the table changes it.
@@ -93,6 +98,8 @@ pub(super) struct Job {
     tokens: Vec<(u64, SubmitAnswer)>,
     told: Option<(JobState, u32)>,
     timer: Option<Time>,
+    /// The attempts whose results count, as far as this leader knows: found in an inbox once more, they are not late.
+    counted: Vec<(WorkerId, u32)>,
 }
 
 impl Job {
@@ -118,8 +125,13 @@ impl Job {
         self.record.state.is_out() && self.is_last(worker, attempt)
     }
 
-    pub(super) fn is_last(&self, worker: &WorkerId, attempt: u32) -> bool {
+    fn is_last(&self, worker: &WorkerId, attempt: u32) -> bool {
         self.record.attempt == attempt && self.record.worker.as_ref() == Some(worker)
+    }
+
+    /// Whether the result of this attempt was applied.
+    pub(super) fn has_counted(&self, worker: &WorkerId, attempt: u32) -> bool {
+        self.counted.iter().any(|(by, counted)| by == worker && *counted == attempt)
     }
 
     /// Whether it can be given to a worker.
@@ -158,6 +170,8 @@ impl Job {
             AttemptEnd::Ended { result, given_up } => {
                 self.record.result = result;
                 self.record.given_up |= given_up;
+                let this = self.record.worker.clone().map(|worker| (worker, self.record.attempt));
+                self.counted.extend(this.filter(|_| !given_up));
                 self.times.waits_since = now;
             }
         }
@@ -226,8 +240,8 @@ impl Table {
 
     /// The only place that changes the state of a job. Panics if the transition is not allowed: a job whose state cannot be
     /// trusted must not reach the ledger.
-    pub(super) fn change(&mut self, ledger: &mut Ledger, now: Time, id: &JobId, transition: Transition) {
-        let epoch = self.epoch;
+    pub(super) fn change(&mut self, ledger: &mut Ledger, clocks: Clocks, id: &JobId, transition: Transition) {
+        let (now, epoch) = (clocks.now, self.epoch);
         let Some(job) = self.jobs.get_mut(id) else { return };
         let from = job.record.state;
         let to = match &transition {
@@ -253,6 +267,10 @@ impl Table {
                 job.end_attempt(now, attempt);
                 job.times.not_before = now + pause_ms;
                 job.pausing = pause_ms > 0;
+                if job.pausing && !Mutant::JobBackoffForgotten.on() {
+                    // The next leader keeps to the pause, too.
+                    job.record.not_before_ms = clocks.in_ms(pause_ms);
+                }
                 job.become_recorded(now, epoch, to, &reason);
             }
             Transition::Retry { attempts_max, retries } => {
@@ -260,6 +278,7 @@ impl Table {
                 job.record.retries = retries;
                 job.record.cancel = false;
                 job.record.result = Arc::from([]);
+                job.record.not_before_ms = clocks.wall_ms;
                 job.times = Times { known_since: now, state_since: now, waits_since: now, not_before: now };
                 job.pausing = false;
                 job.become_recorded(now, epoch, to, "");
@@ -327,7 +346,10 @@ impl Table {
     fn insert(&mut self, ledger: &Ledger, clocks: Clocks, record: JobRecord, told: Option<(JobState, u32)>) {
         self.remove(&record.id);
         let (now, not_before) = (clocks.now, clocks.at(record.not_before_ms));
+        // A former leader has applied it, unless it gave the attempt up.
+        let last = record.worker.clone().map(|worker| (worker, record.attempt));
         let job = Job {
+            counted: last.filter(|_| !record.state.is_out() && !record.given_up).into_iter().collect(),
             shard: ledger.shard_of(&record.series),
             record,
             revision: 0,
@@ -519,7 +541,7 @@ mod tests {
                     Some(state) => {
                         let (next, transition) = any(rng.random_range(0..7), rng.random_range(0..3));
                         if state.may_become(next) {
-                            table.change(&mut ledger, Time(now), &id, transition);
+                            table.change(&mut ledger, at(now), &id, transition);
                             states.insert(next);
                         }
                     }
@@ -551,8 +573,8 @@ mod tests {
         let (mut table, mut ledger, id) = table(record("t1"), transitions);
         let job = table.get(&id).expect("it is there");
         assert_eq!((job.record.attempt, job.record.begun(), job.times.waits_since), (2, 1, Time(0)));
-        table.change(&mut ledger, Time(4000), &id, Transition::Claim(JobState::Running));
-        table.change(&mut ledger, Time(5000), &id, requeue(AttemptEnd::Returned));
+        table.change(&mut ledger, at(4000), &id, Transition::Claim(JobState::Running));
+        table.change(&mut ledger, at(5000), &id, requeue(AttemptEnd::Returned));
         let job = table.get(&id).expect("it is there");
         assert_eq!(
             (job.record.begun(), job.times.waits_since, job.times.not_before),

@@ -39,6 +39,51 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
 }
 
 #[test]
+pub(crate) fn qu4_a_new_leader_keeps_to_the_pause_before_the_next_attempt() {
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, limited("t1", |limits| limits.attempts_max = 2), "w1");
+    driver.says("w1", "t1/1", done(OutcomeKind::Failed));
+    driver.pass(2200);
+    let record = driver.record("t1").clone();
+    let mut next = Driver::new(config());
+    next.left(vec![record], Vec::new());
+    next.now = 2210;
+    next.workers(2210, &["w1", "w2"]);
+    next.serve();
+    assert_eq!(next.core.unassigned(Time(2299)).count(), 0, "100 ms from its end at 2200");
+    assert_eq!(next.core.unassigned(Time(2300)).count(), 1);
+}
+
+#[test]
+fn a_result_that_counted_is_not_late_when_it_is_seen_once_more() {
+    let limits = |limits: &mut JobLimits| limits.attempts_max = 3;
+    let failed = || entry("t1/1", done(OutcomeKind::Failed));
+    let late = |driver: &Driver| (driver.record("t1").late.len(), driver.core.counts().late);
+    let mut driver = Driver::ready(config());
+    driver.dispatch(2000, limited("t1", limits), "w1");
+    driver.dispatch(2000, job("t2"), "w1");
+    driver.says("w1", "t2/1", running());
+    driver.says("w1", "t1/1", done(OutcomeKind::Failed));
+    driver.pass(2400);
+    driver.assign(2400, "t1", "w2");
+    driver.serve();
+    // The result still stands in the inbox when something else changes there.
+    driver.says("w1", "t2/1", done(OutcomeKind::Succeeded));
+    driver.pass(3000);
+    assert_eq!((driver.state("t2"), late(&driver)), (JobState::Succeeded, (0, 0)));
+    // Nor does a new leader call it late that tries the job again before it has read that inbox.
+    let before = JobRecord { attempt: 1, worker: Some(name("w1")), ..limited("t1", limits) };
+    let busy = inbox(vec![failed(), entry("t2/1", running())]);
+    let mut next = Driver::after(vec![before, out("t2", "w1", JobState::Running)], vec![("w1", busy)]);
+    next.serve();
+    next.assign(next.now, "t1", "w2");
+    next.serve();
+    next.says("w1", "t2/1", done(OutcomeKind::Succeeded));
+    next.pass(4000);
+    assert_eq!((next.state("t2"), late(&next)), (JobState::Succeeded, (0, 0)));
+}
+
+#[test]
 fn no_pause_is_longer_than_ten_minutes() {
     let limits = |limits: &mut JobLimits| {
         (limits.attempts_max, limits.backoff_ms, limits.ttl_ms) = (9, 400_000, 9_000_000);

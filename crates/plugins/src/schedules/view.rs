@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tenure::id::{CheckName, ScheduleId, WorkerId};
-use tenure::job::{JobRecord, LateResult};
+use tenure::job::{JobRecord, JobState, LateResult};
 use tenure::schedules::DueTimes;
 
 /// Most schedules looked up for the names of their checks.
@@ -80,6 +80,27 @@ impl JobRow {
         (self.facts.report.is_none() && !result.is_empty()).then(words)
     }
 
+    /// Why it waits, or why it ended as it did.
+    pub fn reason(&self, now_ms: u64) -> String {
+        let job = &self.record;
+        let begins_ms = u64::try_from(job.not_before_ms).unwrap_or(0);
+        if job.state != JobState::Queued || begins_ms <= now_ms {
+            return job.reason.to_string();
+        }
+        // Until then the leader has nothing to say.
+        let begins = jiff::Timestamp::from_millisecond(job.not_before_ms).unwrap_or_default();
+        let begins = begins.strftime("%Y-%m-%d %H:%M:%SZ");
+        match job.begun() {
+            0 => format!("not before {begins}"),
+            _ => format!("{}; the next attempt is not before {begins}", job.reason),
+        }
+    }
+
+    /// The worker that runs it, or ran it.
+    pub fn worker(&self) -> Option<&WorkerId> {
+        self.record.worker.as_ref().filter(|_| self.record.state != JobState::Queued)
+    }
+
     /// The row as people and programs are shown it.
     pub fn info(&self, now_ms: u64) -> JobInfo {
         let job = &self.record;
@@ -106,12 +127,12 @@ impl JobRow {
             age_ms: self.age_ms(now_ms),
             attempt: job.begun().into(),
             attempts: job.limits.attempts_max.into(),
-            worker: job.worker.as_ref().map(WorkerId::to_string),
+            worker: self.worker().map(WorkerId::to_string),
             target: job.target.as_ref().map(WorkerId::to_string),
             epoch: job.epoch.0,
             percent: job.progress.as_ref().map(|progress| progress.percent),
             progress: job.progress.as_ref().map(|progress| progress.text.to_string()),
-            reason: job.reason.to_string(),
+            reason: self.reason(now_ms),
             checks: self.checks().map(check).collect(),
             result: self.words(),
             late: job.late.iter().map(late).collect(),

@@ -46,7 +46,7 @@ impl Queue {
         self.dead += u64::from(job.state.is_dead());
     }
 
-    /// Every queue that has jobs or settings: one read for each part of the ledger, and one more. With them the parts of the
+    /// Every queue that has jobs or settings: one read for each part of the ledger, and two more. With them the parts of the
     /// ledger that cannot be read.
     pub async fn read_all(
         lanes: &Lanes,
@@ -61,8 +61,7 @@ impl Queue {
             then(queues.entry(name.clone()).or_insert_with(|| Queue::new(name.clone())));
         };
         requests.queues.iter().for_each(|(name, set)| of(name, &|queue| queue.settings = *set));
-        let asked = requests.submissions().filter(|asked| !list.jobs.iter().any(|job| job.id == asked.id));
-        for job in list.jobs.iter().chain(asked) {
+        for job in &list.jobs {
             of(&job.queue, &|queue| queue.count(job, now_ms));
         }
         Ok((queues.into_values().collect(), list.unreadable))

@@ -11,9 +11,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::document::Stamp;
-use tenure_core::{
-    Ask, Asked, JOB_QUEUES_MAX, JobId, JobRecord, Namespace, QueueName, QueueSettings, RequestsDoc,
-};
+use tenure_core::{Ask, Asked, JOB_QUEUES_MAX, JobRecord, Namespace, QueueName, QueueSettings, RequestsDoc};
 use tenure_store::{BODY_MAX_BYTES, Lanes};
 
 /// Most entries that we read; an object with more is not ours.
@@ -115,16 +113,12 @@ impl RequestsCodec {
         read.map(|(_, doc, _)| Some(doc)).map_err(|unreadable| Error::unreadable(&key, unreadable.detail))
     }
 
-    /// A job that waits for the leader to take it up.
-    pub(super) async fn waiting(
-        lanes: &Lanes,
-        namespace: &Namespace,
-        id: &JobId,
-    ) -> Result<Option<JobRecord>, Error> {
+    /// The jobs that wait for the leader to take them up.
+    pub(super) async fn waiting(lanes: &Lanes, namespace: &Namespace) -> Result<Vec<JobRecord>, Error> {
         let doc = RequestsCodec::read_from(lanes, namespace).await?.unwrap_or_default();
         let reason: Arc<str> = Arc::from("the leader has not taken it up yet, or nobody leads");
-        let waiting = doc.submissions().find(|record| record.id == *id);
-        Ok(waiting.map(|record| JobRecord { reason, ..record.clone() }))
+        let waits = |record: &JobRecord| JobRecord { reason: Arc::clone(&reason), ..record.clone() };
+        Ok(doc.submissions().map(waits).collect())
     }
 }
 

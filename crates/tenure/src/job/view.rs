@@ -6,7 +6,9 @@ use super::requests::RequestsCodec;
 use crate::documents::Codec;
 use crate::error::{Error, found, listed};
 use crate::keys::Keys;
+use futures::stream::{self, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tenure_core::{EntryState, JobRecord, JobState, job_shard};
 use tenure_core::{JobId, Namespace, SeriesId, WorkerId};
 use tenure_store::Lanes;
@@ -16,6 +18,9 @@ const DONE_READ_MAX: usize = 256;
 
 /// Most batches to list for that.
 const DONE_LIST_MAX: usize = 10_000;
+
+/// Parts of the ledger that are read at the same time.
+const PARTS_AT_ONCE: usize = 16;
 
 /// The jobs in the ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,13 +33,18 @@ pub struct JobList {
 }
 
 impl JobList {
-    /// Reads all jobs: one read per part of the ledger.
+    /// Reads all jobs, those that the leader has not taken up yet included: one read per part of the ledger, and one more.
     ///
-    /// Not promised: that this shows a single moment; the parts are read one after the other. `acked` and `running` appear
-    /// in inboxes first; see [`ask_workers`](JobList::ask_workers). What the last leader wrote stays, whether anybody leads
-    /// or not.
+    /// Not promised: that this shows a single moment. `acked` and `running` appear in inboxes first; see
+    /// [`ask_workers`](JobList::ask_workers). What the last leader wrote stays, whether anybody leads or not.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<JobList, Error> {
-        JobList::parts(lanes, namespace, 0..SHARDS).await
+        // The leader moves jobs from there to the ledger, so that is where to look last.
+        let waiting = RequestsCodec::waiting(lanes, namespace).await?;
+        let mut list = JobList::parts(lanes, namespace, 0..SHARDS).await?;
+        let known: BTreeSet<JobId> = list.jobs.iter().map(|job| job.id.clone()).collect();
+        list.jobs.extend(waiting.into_iter().filter(|job| !known.contains(&job.id)));
+        list.jobs.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(list)
     }
 
     /// Reads the part of the ledger that contains this series, with all of its jobs: one read.
@@ -54,14 +64,19 @@ impl JobList {
     ) -> Result<JobList, Error> {
         let keys = Keys::global(namespace);
         let mut list = JobList::default();
-        for shard in shards {
-            let key = keys.ledger(shard);
-            let Some(object) = found(lanes.bulk.get(&key, None).await)? else { continue };
+        let reads = shards.map(|shard| {
+            let (key, store) = (keys.ledger(shard), Arc::clone(&lanes.bulk));
+            async move { (store.get(&key, None).await, key) }
+        });
+        let mut reads = stream::iter(reads).buffer_unordered(PARTS_AT_ONCE.min(lanes.bulk.at_once()));
+        while let Some((read, key)) = reads.next().await {
+            let Some(object) = found(read)? else { continue };
             match LedgerCodec.read(&object.body) {
                 Ok((_, doc, _)) => list.jobs.extend(doc.jobs),
                 Err(unreadable) => list.unreadable.push((key, unreadable.detail)),
             }
         }
+        list.unreadable.sort();
         list.jobs.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(list)
     }
@@ -107,7 +122,7 @@ impl JobList {
         if let Some(job) = JobList::find_near(lanes, namespace, id).await? {
             return Ok(Some(job));
         }
-        let waiting = RequestsCodec::waiting(lanes, namespace, id).await?;
+        let waiting = RequestsCodec::waiting(lanes, namespace).await?.into_iter().find(|job| job.id == *id);
         if waiting.is_some() {
             // The leader may have taken it up in between.
             return Ok(JobList::find_near(lanes, namespace, id).await?.or(waiting));

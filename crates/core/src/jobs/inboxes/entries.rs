@@ -34,10 +34,9 @@ pub(in crate::jobs) fn report(job: Option<&Job>, worker: &WorkerId, entry: &Entr
         EntryState::Finished { outcome } => {
             let wrongly =
                 Mutant::JobLateResultApplied.on() && job.is_some_and(|job| job.record().state.is_out());
-            let recorded = |job: &Job| job.is_last(worker, entry.attempt) && !job.record().given_up;
             if current || wrongly {
                 Report::Ended(outcome.clone())
-            } else if job.is_some_and(recorded) {
+            } else if job.is_some_and(|job| job.has_counted(worker, entry.attempt)) {
                 Report::Nothing
             } else {
                 Report::Late(outcome.kind)
