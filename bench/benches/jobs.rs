@@ -124,6 +124,10 @@ impl Cluster {
             format!("{}/{}", at(50), at(99)),
             (to.cpu_us - from.cpu_us) / 1e4 / seconds,
         );
+        if std::env::var_os("TENURE_BENCH_REQUESTS").is_some() {
+            let names = ["leader", "workers", "submitters"];
+            names.iter().zip(&self.meters).for_each(|(name, meter)| println!("  {name}: {:?}", meter.snapshot()));
+        }
     }
 }
 

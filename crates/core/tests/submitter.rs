@@ -83,12 +83,18 @@ impl Driver {
         }
     }
 
-    /// Serves everything, until nothing is asked.
+    /// Serves everything, until nothing is asked, not even after a moment.
     fn serve(&mut self) {
-        while !self.open.is_empty() {
-            let (id, request) = self.open.remove(0);
-            let answer = self.outcome(request);
-            self.feed(Input::Answer(id, answer));
+        loop {
+            while !self.open.is_empty() {
+                let (id, request) = self.open.remove(0);
+                let answer = self.outcome(request);
+                self.feed(Input::Answer(id, answer));
+            }
+            let soon = |at: &Time| at.0 <= self.now + 25;
+            let Some(at) = self.machine.wake_at().filter(soon) else { return };
+            self.now = at.0;
+            self.feed(Input::Wake);
         }
     }
 
@@ -137,6 +143,20 @@ fn su3_calls_that_come_together_share_one_write() {
     assert_eq!((driver.writes, driver.jobs().len()), (1, 100));
     assert_eq!(driver.answers.len(), 100);
     assert!(driver.machine.is_idle() && driver.machine.wake_at().is_none(), "an idle one asks for nothing");
+}
+
+#[test]
+fn su3_calls_that_keep_coming_share_writes_on_a_quick_store() {
+    let mut driver = Driver::new();
+    driver.ask(1, vec![submit("t1", 10)]);
+    driver.serve();
+    for token in 2..=10 {
+        driver.now += 2;
+        driver.ask(token, vec![submit(&format!("t{token}"), 10)]);
+        assert_eq!(driver.open.len(), 0, "they are collected");
+    }
+    driver.serve();
+    assert_eq!((driver.writes, driver.answers.len(), driver.now), (2, 10, 25));
 }
 
 #[test]

@@ -18,6 +18,9 @@ use std::collections::BTreeSet;
 /// Pauses after failed requests. Somebody waits for the answer.
 const RETRY: BackOff = BackOff { first_ms: 50, max_ms: 1000 };
 
+/// After a write the next calls are collected for this long: where calls keep coming and the store is quick, more of them share one.
+const COLLECT_MS: u64 = 25;
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SubmitterCommand {
     /// Asks for all of this, or for nothing if there is no room. The answer comes under this token.
@@ -62,6 +65,8 @@ pub struct Submitter {
     document: Document,
     content: Content<RequestsDoc>,
     calls: Vec<Call>,
+    /// Until when calls are only collected.
+    collect_until: Time,
     batches: u64,
     requests: u64,
     now: Time,
@@ -79,6 +84,7 @@ impl Submitter {
             document: Document::new(rules),
             content: Content::default(),
             calls: Vec::new(),
+            collect_until: Time(0),
             batches: 0,
             requests: 0,
             now: Time(0),
@@ -110,6 +116,9 @@ impl Submitter {
     ) {
         let (settled, body) = self.document.answered(now, id, answer);
         self.content.settle(&settled.what, body);
+        if matches!(settled.what, What::Landed { .. }) {
+            self.collect_until = now + COLLECT_MS;
+        }
         match settled.what {
             What::Landed { .. } | What::Loaded | What::Shared | What::Same | What::Empty => {
                 self.note_landed(out);
@@ -140,10 +149,14 @@ impl Submitter {
         self.calls.iter_mut().for_each(|call| call.batches.clear());
     }
 
+    fn send_at(&self) -> Time {
+        self.document.due().max(self.collect_until)
+    }
+
     fn advance(&mut self, now: Time, out: &mut Vec<Out<Submitter>>) {
         let in_doubt = |call: &Call| !call.batches.is_empty();
         self.answer(|call| (now >= call.until).then(|| AskAnswer::GivenUp { in_doubt: in_doubt(call) }), out);
-        if self.calls.is_empty() || self.document.is_busy() || now < self.document.due() {
+        if self.calls.is_empty() || self.document.is_busy() || now < self.send_at() {
             return;
         }
         if self.document.must_read() {
@@ -212,7 +225,7 @@ impl Machine for Submitter {
             return Some(self.now);
         }
         let patience = self.calls.iter().map(|call| call.until).min()?;
-        let sends = (!self.document.is_busy()).then(|| self.document.due().max(self.now + 1));
+        let sends = (!self.document.is_busy()).then(|| self.send_at().max(self.now + 1));
         Some(patience.min(sends.unwrap_or(patience)))
     }
 }
