@@ -164,11 +164,12 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Findings> {
     }
     cluster.wait(boot_ms() + DRAINED_WITHIN_MS, |_| ledger_watch.count_over() == plan.jobs)?;
     let ended_ms = boot_ms();
-    let tally = agents.drain()?;
+    let (tally, idle) = agents.drain()?;
     let jobs = last_jobs(&plan, &mut cluster, &target)?;
     let queues = queues(&plan, submitters, ledger_watch, &target)?;
     let events = cluster.history().to_vec();
-    let (_, complaints, _) = cluster.finish()?;
+    let (_, mut complaints, _) = cluster.finish()?;
+    complaints.extend(idle);
     let history = History {
         engine: plan.engine.clone(),
         schedules: plan.schedules,

@@ -138,7 +138,7 @@ struct JobsArgs {
     /// How many jobs are submitted beside them
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     jobs: u32,
-    /// libfaketime: the last agent's wall clock is an hour ahead
+    /// libfaketime: the last agent's wall clock is ahead
     #[arg(long)]
     faketime: Option<PathBuf>,
     /// How many seconds lie between two kills of a leader, and between two of an agent

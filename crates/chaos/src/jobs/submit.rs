@@ -1,8 +1,8 @@
 //! Those who submit jobs: each on its own, over HTTP, at whichever node answers, with the same ids until an answer comes.
 
-use super::target::{LIMITED, Target};
+use super::target::{LIMITED, LONG, Target};
 use crate::clock::boot_ms;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -94,8 +94,8 @@ impl Submitter {
             jobs.iter_mut().for_each(|job| job.tries += 1);
             let node = self.nodes[(self.number + batch + attempt) % self.nodes.len()];
             let hangs_up = attempt == 0 && batch % HANGS_UP == HANGS_UP - 1;
-            let wait = if hangs_up { Duration::from_millis(1 + batch as u64 % 30) } else { ANSWER };
-            let answer = post(node, &self.token, &body, wait);
+            let hang_up = hangs_up.then(|| Duration::from_millis(batch as u64 % 30));
+            let answer = post(node, &self.token, &body, hang_up);
             let status = answer.as_ref().map_or("none", |(status, _)| status);
             *answers.entry(status.to_owned()).or_default() += 1;
             let is_named = |text: &str| jobs.iter().all(|job| text.contains(&format!("\"{}\"", job.id)));
@@ -115,8 +115,8 @@ impl Submitter {
 fn queue(number: usize) -> &'static str {
     match number % 16 {
         0 => LIMITED,
-        number if number % 2 == 0 => "mail",
-        _ => "reports",
+        number if number % 2 == 0 => "short",
+        _ => LONG,
     }
 }
 
@@ -128,17 +128,21 @@ fn body(jobs: &[Submission], target: &Target) -> Value {
     json!({"jobs": jobs.iter().map(job).collect::<Vec<_>>()})
 }
 
-/// The status and the text of an answer.
-fn post(node: SocketAddr, token: &str, body: &str, wait: Duration) -> Result<(String, String)> {
+/// The status and the text of an answer; or hangs up after this time, without either.
+fn post(node: SocketAddr, token: &str, body: &str, hang_up: Option<Duration>) -> Result<(String, String)> {
     let mut stream = TcpStream::connect_timeout(&node, CONNECT)?;
-    stream.set_read_timeout(Some(wait))?;
-    stream.set_write_timeout(Some(wait))?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
     let length = body.len();
     let head = format!(
         "POST /v1/jobs HTTP/1.1\r\nHost: {node}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(format!("{head}{body}").as_bytes())?;
+    if let Some(wait) = hang_up {
+        std::thread::sleep(wait);
+        bail!("hung up");
+    }
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, text) = answer.split_once("\r\n\r\n").context("half an answer")?;

@@ -15,8 +15,11 @@ const REQUEST_MAX_BYTES: usize = 4096;
 /// Submitted jobs ask for this and the name of their queue; checks ask for `/`.
 const RUN: &str = "/run/";
 
-/// The queue whose requests are held for a while, so that those under way at once can be counted.
+/// The queue that is limited. Its requests are held for a while, so that those under way at once can be counted.
 pub(super) const LIMITED: &str = "limited";
+
+/// The queue whose requests are held so long that most agents have some under way when they are killed.
+pub(super) const LONG: &str = "long";
 
 /// One request of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -128,8 +131,12 @@ impl Target {
             runs.len() - 1
         };
         let spread_ms = u64::try_from(number * 17 % 51).unwrap_or(0);
-        let held = if run.queue == LIMITED { 50 + spread_ms } else { 5 };
-        let _ = stream.set_read_timeout(Some(Duration::from_millis(held)));
+        let held_ms = match run.queue.as_str() {
+            LIMITED => 50 + spread_ms,
+            LONG => 500 + 10 * spread_ms,
+            _ => 5,
+        };
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(held_ms)));
         // Nothing more comes from an agent that lives; the kernel closes the connection of one that is killed.
         let said = stream.read(&mut [0; 1]);
         let is_there =
