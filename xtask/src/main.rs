@@ -1,9 +1,9 @@
 //! `cargo xtask`: the commands for developers of this workspace.
 //!
 //! `test` runs all tests, with real S3 engines; `verify` checks everything that can be checked without running it, and never
-//! writes; `chaos` disturbs a real cluster and judges it, `polls` one that polls, `exec` one that runs a command; `prove` does
-//! that and runs the simulator, and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside;
-//! `mutants` breaks the core by machine; `fix` writes; `bench` measures; `s3` gives a developer an engine.
+//! writes; `chaos` disturbs a real cluster and judges it, `jobs` one with schedules and queues, `exec` one that runs a command;
+//! `prove` does that and runs the simulator, and writes the page of evidence; `fuzz` throws bytes at everything that is read from
+//! outside; `mutants` breaks the core by machine; `fix` writes; `bench` measures; `s3` gives a developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
@@ -16,9 +16,9 @@ mod exec;
 mod fix;
 mod fuzz;
 mod interrupt;
+mod jobs;
 mod mutants;
 mod newcomer;
-mod polls;
 mod process;
 mod proof;
 mod prove;
@@ -46,8 +46,9 @@ struct Cli {
 enum Task {
     /// Real nodes on a real store through faults, with a judge over what they recorded
     Chaos(chaos::Args),
-    /// Real nodes and agents that poll while the leader is killed over and over, with a judge over what was done
-    Polls(polls::Args),
+    /// Real nodes and agents with schedules and queues, while leaders and agents are killed over and over, with a judge over what
+    /// was done
+    Jobs(jobs::Args),
     /// Real nodes that run a command while they lead: the one that does is killed, stopped, cut off, over and over, with a
     /// judge over what the commands wrote
     Exec(exec::Args),
@@ -108,7 +109,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
     interrupt::install()?;
     match task {
         Task::Chaos(args) => chaos::run(workspace, &args),
-        Task::Polls(args) => polls::run(workspace, &args),
+        Task::Jobs(args) => jobs::run(workspace, &args),
         Task::Exec(args) => exec::run(workspace, &args),
         Task::Prove(args) => prove::run(workspace, &args),
         Task::Test(args) => test::run(workspace, &args),

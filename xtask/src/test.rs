@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::chaos::{self, StoreKind};
 use crate::debian::{self, Needed};
 use crate::engine::{self, Engine, Lifetime, Site};
-use crate::polls;
+use crate::jobs;
 use crate::proof;
 use crate::python::Played;
 use crate::schemathesis;
@@ -113,14 +113,14 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         });
     }
     if filtered {
-        report.skip("proof, schemathesis, polls and chaos (a filter was given)");
+        report.skip("proof, schemathesis, jobs and chaos (a filter was given)");
     } else {
         report.with_python("proof", || proof::play(workspace));
         report.with_python("schemathesis", || schemathesis::play(workspace));
         let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
         let store = if site.is_some() { StoreKind::Seaweedfs } else { StoreKind::Sqlite };
-        report.step(&format!("polls through a kill ({})", store.name()), || {
-            polls::play(workspace, &polls::Args::short(store), site.as_deref())
+        report.step(&format!("jobs through kills ({})", store.name()), || {
+            jobs::play(workspace, &jobs::Args::short(store), site.as_deref())
         });
         report.step(&format!("chaos for a minute ({})", store.name()), || {
             chaos::play(workspace, &chaos::Args::short(store), site)

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -83,6 +84,8 @@ impl Drop for Life {
 struct Slot {
     name: String,
     environment: Vec<(String, String)>,
+    /// Where it serves HTTP, if it does.
+    listen: Option<SocketAddr>,
     life: Option<usize>,
 }
 
@@ -111,7 +114,7 @@ impl Cluster {
             dir: dir.to_path_buf(),
             slots: nodes
                 .into_iter()
-                .map(|(name, environment)| Slot { name, environment, life: None })
+                .map(|(name, environment)| Slot { name, environment, listen: None, life: None })
                 .collect(),
             lives: Vec::new(),
             inbox,
@@ -132,12 +135,21 @@ impl Cluster {
         &self.slots[slot].name
     }
 
+    /// From its next start on, the node serves HTTP on this address.
+    pub fn listen(&mut self, slot: usize, address: SocketAddr) {
+        self.slots[slot].listen = Some(address);
+    }
+
     /// Starts a node, with its wall clock shifted by this many seconds.
     pub fn start(&mut self, slot: usize, skew_s: i64) -> Result<()> {
-        let (life, Slot { name, environment, .. }) = (self.lives.len(), &self.slots[slot]);
+        let (life, Slot { name, environment, listen, .. }) = (self.lives.len(), &self.slots[slot]);
         let mut command = self.launch.command(&self.dir);
-        // Without HTTP: dozens of nodes on one machine would all want the same port.
-        command.args(["run", "--events", "--no-http", "--node", name]).args(self.launch.settings());
+        command.args(["run", "--events", "--node", name]).args(self.launch.settings());
+        match listen {
+            Some(address) => command.args(["--listen", &address.to_string()]),
+            // Dozens of nodes on one machine would all want the same port.
+            None => command.arg("--no-http"),
+        };
         command.envs(environment.iter().cloned());
         if let Some(library) = self.launch.faketime.as_ref().filter(|_| skew_s != 0) {
             // Shift only the wall clock: leases use other clocks, which must not change.

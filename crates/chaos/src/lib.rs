@@ -12,6 +12,7 @@
 //! | [`linearizable`] | is the history of the seat linearizable, did its epochs rise |
 //! | [`checks`] | all checks and figures of a record |
 //! | [`exec`] | commands under `tenure exec`, judged by what they themselves wrote |
+//! | [`jobs`] | schedules and queues while leaders and agents are killed, judged by what arrived at a target |
 //!
 //! Nothing here uses the crates under test: bounds and deadlines come from what the binary prints, and the judge shares no code,
 //! and so no mistake, with the code it judges. A run need not find a given mistake: it is one schedule on one machine; the
@@ -24,9 +25,9 @@ pub mod checks;
 pub mod clock;
 pub mod cluster;
 pub mod exec;
+pub mod jobs;
 pub mod leadership;
 pub mod linearizable;
-pub mod polls;
 pub mod proxy;
 pub mod record;
 pub mod report;

@@ -14,7 +14,7 @@ use tenure_chaos::cluster::Launch;
 use tenure_chaos::record::Record;
 use tenure_chaos::runner::{self, Control, Plan};
 use tenure_chaos::schedule::Kind;
-use tenure_chaos::{exec, polls, report};
+use tenure_chaos::{exec, jobs, report};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Selects the mistake of a binary built to have one; other binaries ignore this variable.
@@ -39,8 +39,8 @@ enum Task {
         #[arg(long)]
         json: Option<PathBuf>,
     },
-    /// Nodes and agents that poll, a leader that is killed over and over, and a judge over what was done
-    Polls(Box<PollsArgs>),
+    /// Nodes and agents with schedules and queues, leaders and agents that are killed over and over, and a judge over what was done
+    Jobs(Box<JobsArgs>),
     /// Three nodes that run a command while they lead, faults at whoever runs it, and a judge over what the commands wrote
     Exec(Box<ExecArgs>),
     /// Many short runs of `tenure lock` with commands that start daemons, and whether one of them is alive afterwards
@@ -120,7 +120,7 @@ struct RunArgs {
 }
 
 #[derive(clap::Args)]
-struct PollsArgs {
+struct JobsArgs {
     #[command(flatten)]
     scenario: ScenarioArgs,
     /// How long, in seconds
@@ -130,16 +130,19 @@ struct PollsArgs {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=26))]
     nodes: u8,
     /// How many agents
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=50))]
     agents: u8,
     /// How many schedules, each due every second
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(4..=1000))]
     schedules: u16,
-    /// libfaketime: the last agent's wall clock is an hour ahead
+    /// How many jobs are submitted beside them
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    jobs: u32,
+    /// libfaketime: the last agent's wall clock is ahead
     #[arg(long)]
     faketime: Option<PathBuf>,
-    /// How many seconds lie between two kills
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(15..))]
+    /// How many seconds lie between two kills of a leader, and between two of an agent
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..))]
     kill_every: u64,
 }
 
@@ -192,7 +195,7 @@ fn main() -> ExitCode {
         Task::Check { record, json } => {
             check(&record, json.as_deref()).map(|findings| findings.violations.is_empty())
         }
-        Task::Polls(args) => run_polls(*args),
+        Task::Jobs(args) => run_jobs(*args),
         Task::Exec(args) => run_exec(*args),
         Task::Leftovers(args) => run_leftovers(args),
         Task::Live { word } => exec::signs_of_life::live(word.is_some()).map(|()| true),
@@ -291,22 +294,23 @@ fn launch(
     })
 }
 
-fn run_polls(args: PollsArgs) -> Result<bool> {
-    let dir = record_dir(&args.scenario.record, &format!("polls-{}", args.scenario.engine))?;
+fn run_jobs(args: JobsArgs) -> Result<bool> {
+    let dir = record_dir(&args.scenario.record, &format!("jobs-{}", args.scenario.engine))?;
     let (store, _) = store_of(&args.scenario.store, &dir);
-    let plan = polls::Plan {
+    let plan = jobs::Plan {
         launch: launch(&args.scenario.tenure, store, args.scenario.preset, args.faketime, None)?,
         engine: args.scenario.engine,
         endpoints: args.scenario.endpoint,
         nodes: args.nodes.into(),
         agents: args.agents.into(),
         schedules: args.schedules.into(),
+        jobs: usize::try_from(args.jobs)?,
         length: Duration::from_secs(args.seconds),
         kill_every: Duration::from_secs(args.kill_every),
         dir: dir.clone(),
     };
     println!("record in {}", dir.display());
-    let findings = polls::run(plan, &mut |line| println!("{line}"))?;
+    let findings = jobs::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", findings.text());
     conclude(
         &dir,

@@ -43,9 +43,11 @@ fn sound() -> (History, Vec<Said>) {
         bound_ms: 3000,
         away_ms: 12_000,
         kills: vec![Kill { node: "pod-a".to_owned(), epoch: 1, killed_ms: 20_500, back_ms: 32_500 }],
+        agent_kills: vec![AgentKill { agent: "agent-1".to_owned(), killed_ms: 10_500, back_ms: 11_500 }],
         hits,
         tally: Tally::default(),
         jobs: json!({"jobs": [{"id": format!("skip.1-{}", WALL + 61_000), "state": "succeeded"}]}),
+        queues: Queues::default(),
         complaints: Vec::new(),
         stalls: Vec::new(),
     };

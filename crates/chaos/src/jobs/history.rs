@@ -1,6 +1,8 @@
 //! What happened, and what is wrong with it. Uses no code under test: the policies are written out again here.
 
 use super::agents::Tally;
+use super::kills::AgentKill;
+use super::queues::{QueueFindings, Queues};
 use super::target::Hit;
 use crate::checks::Spread;
 use crate::leadership::Said;
@@ -117,12 +119,16 @@ pub struct History {
     pub away_ms: u64,
     /// In order.
     pub kills: Vec<Kill>,
+    /// In order.
+    pub agent_kills: Vec<AgentKill>,
     /// The checks that arrived at the target.
     pub hits: Vec<Hit>,
     #[serde(skip)]
     pub tally: Tally,
-    /// The output of `tenure job ls` at the end.
+    /// The output of `tenure job ls` at the end, for the jobs of schedules.
     pub jobs: Value,
+    /// The jobs that were submitted.
+    pub queues: Queues,
     /// Processes that failed by themselves.
     pub complaints: Vec<String>,
     pub stalls: Vec<Stall>,
@@ -136,6 +142,8 @@ pub struct Findings {
     pub kills: usize,
     /// The number of checks that arrived at the target.
     pub checks: usize,
+    /// Of these: those done again because an agent was killed in between.
+    pub checks_again: usize,
     /// The number of due times judged.
     pub due_times: u64,
     /// By policy: due times without a job, as the policy demands.
@@ -152,6 +160,7 @@ pub struct Findings {
     pub stale_refused: u64,
     /// Entries delivered twice and done once.
     pub duplicates_suppressed: u64,
+    pub queues: QueueFindings,
     /// The events about nodes and health.
     pub told: Vec<String>,
     pub violations: Vec<String>,
@@ -175,22 +184,27 @@ impl History {
         self.judge_gaps(events, &mut findings);
         self.judge_health(events, &mut findings);
         self.judge_jobs(&mut findings);
+        let (queues, violations) = self.queues.judge(&self.kills, &self.agent_kills);
+        findings.queues = queues;
+        findings.violations.extend(violations);
         findings
     }
 
-    /// No due time has two jobs, and no job has two effects.
+    /// No due time has two jobs, and no job has two effects, unless an agent was killed between them.
     fn judge_hits(&self, findings: &mut Findings) {
-        let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut seen: BTreeMap<&str, &Hit> = BTreeMap::new();
         for hit in &self.hits {
             if hit.due().is_none() {
                 findings.violations.push(format!("a job with no due time: {}", hit.job));
             }
-            // No agent died and no check failed, so nothing had to be retried.
-            if let Some(before) = seen.insert(&hit.job, hit.attempt) {
-                let attempt = hit.attempt;
-                findings
-                    .violations
-                    .push(format!("{} was done twice, as attempts {before} and {attempt}", hit.job));
+            let Some(before) = seen.insert(&hit.job, hit) else { continue };
+            // No check failed, so only a killed agent is a reason to try again.
+            let is_killed = self.agent_kills.iter().any(|kill| kill.is_between(before.at_ms, hit.at_ms));
+            if is_killed && before.attempt < hit.attempt {
+                findings.checks_again += 1;
+            } else {
+                let (job, first, second) = (&hit.job, before.attempt, hit.attempt);
+                findings.violations.push(format!("{job} was done twice, as attempts {first} and {second}"));
             }
         }
         let lateness = self.hits.iter().filter_map(|hit| {
@@ -393,7 +407,7 @@ impl Findings {
         let missed: Vec<String> =
             self.missed.iter().map(|(policy, count)| format!("{policy} {count}")).collect();
         let mut text = format!(
-            "{}: {} schedules, {} kills, {} checks done, {} due times judged\n\
+            "{}: {} schedules, {} leaders killed, {} checks done ({} again), {} due times judged\n\
              missed by policy    {}\n\
              kill to leader      {} (bound {} ms)\n\
              kill to first check {}\n\
@@ -404,6 +418,7 @@ impl Findings {
             self.schedules,
             self.kills,
             self.checks,
+            self.checks_again,
             self.due_times,
             missed.join(", "),
             spread(&self.failover),
@@ -413,6 +428,7 @@ impl Findings {
             self.stale_refused,
             self.duplicates_suppressed,
         );
+        text.push_str(&self.queues.text());
         text.push_str("health told\n");
         self.told.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         match self.violations.len() {

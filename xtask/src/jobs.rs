@@ -1,4 +1,5 @@
-//! `cargo xtask polls`: real nodes and agents that poll, a leader that is killed again and again, and a judge of what was done.
+//! `cargo xtask jobs`: real nodes and agents with schedules and queues, leaders and agents that are killed again and again, and a
+//! judge of what was done.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,8 +12,8 @@ use crate::engine::{self, Site};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// How much longer a run may take than it was given: the start, the calm at the end, the judge.
-const EXTRA: Duration = Duration::from_secs(5 * 60);
+/// How much longer a run may take than it was given: the start, the calm at the end, the rest of the queues, the judge.
+const EXTRA: Duration = Duration::from_secs(10 * 60);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -28,7 +29,11 @@ pub(crate) struct Args {
     /// How many schedules, each due every second
     #[arg(long, default_value_t = 50)]
     schedules: u16,
-    /// How many seconds lie between two kills, at least 15
+    /// How many jobs are submitted to queues beside them
+    #[arg(long, default_value_t = 10_000)]
+    jobs: u32,
+    /// How many seconds lie between two kills of a leader, and between two of an agent, at least 5. A node is killed only while
+    /// another one runs, and not before health has told that it is back: short times need four nodes or more
     #[arg(long, default_value_t = 20)]
     kill_every: u64,
     /// The nodes' settings: default, thrifty, fast
@@ -46,11 +51,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The short form that is part of every test run: one kill.
+    /// The short form that is part of every test run: one kill of an agent, one of the leader.
     pub(crate) fn short(engine: StoreKind) -> Self {
-        let (seconds, nodes, agents, schedules, kill_every) = (20, 3, 2, 8, 18);
+        let (seconds, nodes, agents, schedules, jobs, kill_every) = (20, 3, 2, 8, 300, 18);
         let preset = "fast".to_owned();
-        Self { seconds, nodes, agents, schedules, kill_every, preset, engine, json: None, keep: false }
+        Self { seconds, nodes, agents, schedules, jobs, kill_every, preset, engine, json: None, keep: false }
     }
 }
 
@@ -68,11 +73,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
 /// Plays on a store that is already running.
 pub(crate) fn play(workspace: &Workspace, args: &Args, site: Option<&Site>) -> Result<bool> {
     let mut command = Command::new(workspace.program("tenure-chaos"));
-    command.arg("polls").arg("--tenure").arg(workspace.program("tenure"));
+    command.arg("jobs").arg("--tenure").arg(workspace.program("tenure"));
     command.arg("--record").arg(workspace.chaos()).arg(format!("--preset={}", args.preset));
     command.arg(format!("--seconds={}", args.seconds)).arg(format!("--kill-every={}", args.kill_every));
     command.arg(format!("--nodes={}", args.nodes)).arg(format!("--agents={}", args.agents));
-    command.arg(format!("--schedules={}", args.schedules)).args(args.keep.then_some("--keep"));
+    command.arg(format!("--schedules={}", args.schedules)).arg(format!("--jobs={}", args.jobs));
+    command.args(args.keep.then_some("--keep"));
     if let Some(path) = &args.json {
         command.arg("--json").arg(std::path::absolute(path)?);
     }
