@@ -279,7 +279,7 @@ fn a_file_with_faults_is_told_all_of_them_and_nothing_is_written() {
         bench.tenure(arguments).assert_code(10).assert_says(&["there is no", "web"]);
     }
     assert_eq!(bench.json(&["job", "ls"])["jobs"], json!([]));
-    assert_eq!(bench.json(&["schedule", "list"])["schedules"], json!([]));
+    assert_eq!(bench.json(&["schedule", "ls"])["schedules"], json!([]));
     assert_eq!(bench.sandbox.contents().len(), 1, "{:?}", bench.sandbox.contents().keys());
 }
 
@@ -335,6 +335,7 @@ fn cp1_leading_starts_cluster_health_and_the_poll_orchestrator() {
     assert_eq!(waits["outcome"], json!("waiting"));
     let started = cluster.history().iter().filter(|said| said.name() == "process_started").count();
     assert_eq!(started, 1, "nothing but what is wanted");
+    cluster.wait_log(node, "no jobs are handed out while this node leads");
     cluster.signal(node, Signal::TERM);
     assert!(cluster.exit(node).success());
 
