@@ -81,7 +81,7 @@ pub(crate) enum Verb {
     Worker(WorkerArgs),
     /// Show the workers of a namespace
     Workers(WorkersArgs),
-    /// Run an agent: a worker that runs the checks of schedules
+    /// Run an agent: a worker that runs commands, HTTP requests and checks
     Agent(AgentArgs),
     /// Write schedules from a file: what to check, when, and by whom
     Apply(ApplyArgs),
@@ -136,7 +136,7 @@ pub(crate) struct RunArgs {
     /// Do not judge cluster health while leading: `tenure health` then reports unknown
     #[arg(long)]
     pub(crate) no_health: bool,
-    /// Do not run schedules while leading; use it on all nodes of a namespace or on none
+    /// Run no schedules and hand out no jobs while leading; use it on all nodes or on none
     #[arg(long)]
     pub(crate) no_schedules: bool,
     #[command(flatten)]
@@ -323,7 +323,7 @@ pub(crate) struct WorkerRunArgs {
     #[arg(long)]
     pub(crate) id: String,
     /// The plugin it works for [default: worker]
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, visible_alias = "type", value_name = "TYPE")]
     pub(crate) plugin_type: Option<String>,
     /// The pod it runs on [default: the setting `node`]
     #[arg(long)]

@@ -102,7 +102,7 @@ async fn set(
         });
         say_json(&pretty(&report)?);
     } else {
-        let paused = if now.paused { "is paused" } else { "goes on" };
+        let paused = if now.paused { "is paused" } else { "is active" };
         say!("queue {name} {paused}; jobs at once: {}", at_once(now));
     }
     Ok(ExitCode::SUCCESS)

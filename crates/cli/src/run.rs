@@ -12,12 +12,13 @@ use tenure::clock::millis;
 use tenure::event::EventKind;
 use tenure::process::{ProcessSpec, Processes, Supervisor};
 use tenure::store::StoreUrl;
-use tenure::{Event, Node, StopReason};
+use tenure::{Event, Leadership, Node, StopReason};
 use tenure_plugins::cluster_health::ClusterHealth;
 use tenure_plugins::schedules::{ScheduleOptions, ScheduleRunner};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 
 /// A signal this soon after the first is its echo, not a second thought.
 const ECHO: Duration = Duration::from_millis(200);
@@ -55,6 +56,9 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
     let processes = leader_only(&node, !args.no_health, !args.no_schedules, process)?;
+    if args.no_schedules {
+        tokio::spawn(warn_of_waiting_jobs(node.leadership()));
+    }
     let server = web.and_then(|web| web.serve(&node, shown, &resolved));
     let refused = tokio::select! {
         signal = signals.next() => {
@@ -122,6 +126,16 @@ fn leader_only(
         return Ok(None);
     }
     Supervisor::new(specs).run(node).map(Some).map_err(Failure::other)
+}
+
+/// One warning for each term in which this node leads but hands out no jobs.
+async fn warn_of_waiting_jobs(mut leadership: watch::Receiver<Leadership>) {
+    while leadership.wait_for(Leadership::is_leader).await.is_ok() {
+        tracing::warn!("--no-schedules: no schedules run and no jobs are handed out while this node leads");
+        if leadership.wait_for(|now| !now.is_leader()).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Says what is wrong with a process, in a build that exists to be caught.

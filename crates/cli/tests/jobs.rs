@@ -74,7 +74,7 @@ fn qu2_a_queue_is_limited_paused_and_resumed_by_command() {
     let bench = Bench::new();
     prints(bench.tenure("queue ls"), &["no queues in default"]);
     bench.tenure("queue show mail").assert_code(10);
-    prints(bench.tenure("queue set mail --concurrency 4"), &["queue mail goes on", "4"]);
+    prints(bench.tenure("queue set mail --concurrency 4"), &["queue mail is active", "4"]);
     prints(bench.tenure("queue pause mail"), &["queue mail is paused", "4"]);
     bench.tenure("job submit --kind send --queue mail").assert_code(0);
     bench.tenure("job submit --kind send").assert_code(0);

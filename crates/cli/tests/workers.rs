@@ -146,6 +146,7 @@ fn what_cannot_be_a_worker_is_said_and_nothing_is_written() {
         (&["--id", ""][..], ["workerId", "must not be empty"]),
         (&["--id", "../w"], ["workerId", "../w"]),
         (&["--id", "w", "--plugin-type", "a/b"], ["pluginType", "a/b"]),
+        (&["--id", "w", "--type", "a/b"], ["pluginType", "a/b"]),
         (&["--id", "w", "--pod", "a b"], ["--pod", "a b"]),
         (&["--id", "w", "--timeout", "0s"], ["timeout = 0", "10000"]),
         (&["--id", "w", "--timeout", "9999ms"], ["timeout = 9999", "workerHeartbeatInterval"]),
@@ -155,6 +156,10 @@ fn what_cannot_be_a_worker_is_said_and_nothing_is_written() {
         (&[], ["--id", "required"]),
     ] {
         run(arguments).assert_code(2).assert_says(&says);
+    }
+    for flag in ["--type", "--plugin-type"] {
+        let agent = ["agent", "--store", &store, "--id", "w", flag, "a/b"];
+        sandbox.tenure(agent).assert_code(2).assert_says(&["pluginType", "a/b"]);
     }
     let node = ["run", "--store", &store, "--worker", "a/b:queue"];
     sandbox.tenure(node).assert_code(2).assert_says(&["workerId", "a/b"]);

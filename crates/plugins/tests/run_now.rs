@@ -121,10 +121,7 @@ async fn a_reason_that_lasts_stands_in_the_ledger() {
     let _agent = rig.agent("w1", &RunnerOptions::default(), &fake).await;
     sleep_s(120).await;
     let job = JobList::find(&lanes, &namespace(), &id("s3.run.one")).await.expect("read").expect("there");
-    assert_eq!(
-        (&*job.reason, job.state),
-        ("no worker that could run it is in partition eu", JobState::Queued)
-    );
+    assert_eq!((&*job.reason, job.state), ("no suitable worker is in partition eu", JobState::Queued));
     let labels = Labels { partition: Some(id("eu")), ..Labels::default() };
     let facts = RunnerOptions { labels, ..RunnerOptions::default() };
     fake.set(Answering::Takes(Duration::from_secs(8)));

@@ -143,10 +143,10 @@ async fn nobody_fits_and_the_job_says_why() {
     pod.until(reason("no active worker takes jobs")).await;
     let elsewhere = Labels { partition: Some(id("us")), ..Labels::default() };
     let _w1 = rig.agent("w1", &having(elsewhere), &fake).await;
-    pod.until(reason("no worker that could run it is in partition eu")).await;
+    pod.until(reason("no suitable worker is in partition eu")).await;
     let here = Labels { partition: Some(id("eu")), ..Labels::default() };
     let _w2 = rig.agent("w2", &having(here.clone()), &fake).await;
-    pod.until(reason("no worker that could run it can icmp")).await;
+    pod.until(reason("no suitable worker has capability icmp")).await;
     assert_eq!(fake.done(), []);
     let able = Labels { capabilities: BTreeSet::from([id("icmp")]), ..here };
     let _w3 = rig.agent("w3", &having(able), &fake).await;

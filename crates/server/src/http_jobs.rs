@@ -110,7 +110,7 @@ impl HttpJobs {
         let _withdraw = WithdrawOnDrop { jobs, id, attempt };
         tokio::select! {
             said = outcome => said.unwrap_or_else(|_| JobOutcome::failed("its worker has left")),
-            () = cancelled.cancelled() => JobOutcome::failed("called off"),
+            () = cancelled.cancelled() => JobOutcome::failed("cancelled"),
         }
     }
 

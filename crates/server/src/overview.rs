@@ -131,13 +131,13 @@ pub struct WorkersView {
     /// Objects among them that are none.
     pub skipped: u64,
     /// The first 200.
-    pub list: Vec<KnownWorker>,
+    pub list: Vec<WorkerView>,
 }
 
 /// A worker, as a node knows it.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct KnownWorker {
+pub struct WorkerView {
     /// Its id.
     pub worker_id: String,
     /// The plugin it works for.
@@ -150,9 +150,9 @@ pub struct KnownWorker {
     pub state: &'static str,
 }
 
-impl From<&WorkerInfo> for KnownWorker {
-    fn from(worker: &WorkerInfo) -> KnownWorker {
-        KnownWorker {
+impl From<&WorkerInfo> for WorkerView {
+    fn from(worker: &WorkerInfo) -> WorkerView {
+        WorkerView {
             worker_id: worker.worker_id.to_string(),
             plugin_type: worker.plugin_type.to_string(),
             pod: worker.pod.to_string(),
@@ -395,7 +395,7 @@ fn workers(state: &Shared) -> WorkersView {
         active: workers.active,
         inactive: workers.inactive,
         skipped: workers.skipped,
-        list: workers.list.iter().take(WORKERS_LISTED).map(KnownWorker::from).collect(),
+        list: workers.list.iter().take(WORKERS_LISTED).map(WorkerView::from).collect(),
     }
 }
 

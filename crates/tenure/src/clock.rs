@@ -14,6 +14,7 @@
 //!
 //! Not promised: that two machines' clocks run equally fast. The lease terms tolerate a drift of 50 % by default.
 
+use parking_lot::Mutex;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,5 +72,76 @@ impl Clock for TokioClock {
 
     fn outruns_timers(&self) -> bool {
         false
+    }
+}
+
+/// A clock that a test can stop, to play a leader that is paused: its guard still holds while another node leads, but the store
+/// refuses what it writes.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tenure::clock::{Clock, StoppableClock, TokioClock};
+/// use tenure::store::{Lanes, MemoryStore};
+/// use tenure::{FencedDocument, Node, Settings};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Quota { left: u64 }
+///
+/// async fn join(name: &str, lanes: &Lanes, clock: Arc<dyn Clock>) -> Result<Node, Box<dyn std::error::Error>> {
+///     let settings = Settings::builder().node(name).startup_jitter_max(Duration::ZERO).build()?;
+///     Ok(Node::builder(settings).lanes(lanes.clone()).clock(clock).start().await?)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let lanes = Lanes::same(Arc::new(MemoryStore::new()));
+/// let name = "quota".parse()?;
+/// let clock = StoppableClock::new(TokioClock::new());
+/// let a = join("pod-a", &lanes, clock.clone()).await?;
+/// let guard_a = a.lead().await.ok_or("stopped")?;
+/// let mut of_a = FencedDocument::<Quota>::open(&a.documents(), &name, &guard_a).await?;
+/// let b = join("pod-b", &lanes, TokioClock::new()).await?;
+///
+/// clock.stop(); // pod-a is paused …
+/// let guard_b = b.lead().await.ok_or("stopped")?; // … and pod-b takes over
+/// let of_b = FencedDocument::<Quota>::open(&b.documents(), &name, &guard_b).await?;
+///
+/// assert!(guard_a.is_valid()); // pod-a still thinks it leads
+/// let refused = of_a.put(&guard_a, Quota { left: 99 }).await.unwrap_err();
+/// assert!(refused.is_fenced());
+///
+/// clock.resume(); // it jumps to the present
+/// assert!(!guard_a.is_valid());
+/// # drop((of_b, guard_b));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct StoppableClock {
+    clock: Arc<dyn Clock>,
+    stopped_ms: Mutex<Option<u64>>,
+}
+
+impl StoppableClock {
+    /// Follows this clock until it is stopped.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<StoppableClock> {
+        Arc::new(StoppableClock { clock, stopped_ms: Mutex::default() })
+    }
+
+    /// Stands still from now on.
+    pub fn stop(&self) {
+        self.stopped_ms.lock().get_or_insert_with(|| self.clock.now_ms());
+    }
+
+    /// Follows the other clock again.
+    pub fn resume(&self) {
+        *self.stopped_ms.lock() = None;
+    }
+}
+
+impl Clock for StoppableClock {
+    fn now_ms(&self) -> u64 {
+        self.stopped_ms.lock().unwrap_or_else(|| self.clock.now_ms())
     }
 }

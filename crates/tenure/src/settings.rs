@@ -64,7 +64,7 @@ use tenure_store::StoreUrl;
 pub struct Settings {
     /// `preset`: the set of defaults that was chosen. It has already been applied.
     pub preset: Preset,
-    /// `namespace`: the election this node takes part in.
+    /// `namespace`: one leader, its workers and jobs.
     pub namespace: String,
     /// `node`: the name of this node.
     pub node: NodeId,

@@ -21,7 +21,7 @@ pub(crate) struct AgentArgs {
     #[arg(long)]
     pub(crate) id: String,
     /// The plugin type to register its worker with
-    #[arg(long = "type", value_name = "TYPE", default_value = "poll")]
+    #[arg(long = "type", visible_alias = "plugin-type", value_name = "TYPE", default_value = "poll")]
     pub(crate) plugin_type: String,
     /// A queue to take jobs from; may be repeated [default: all queues]
     #[arg(long = "queue", value_name = "NAME")]
@@ -101,10 +101,11 @@ pub(crate) enum ScheduleAction {
     /// Add a schedule; an existing one is left alone unless --replace is given
     Add(Box<ScheduleAddArgs>),
     /// List all schedules, and when they are due next
+    #[command(visible_alias = "ls")]
     List(LookArgs),
     /// Show one schedule: due times, checks and how they are doing, jobs
     Show(OneArgs),
-    /// Stop a schedule from creating jobs; open jobs go on
+    /// Stop a schedule from creating jobs; open jobs run to their end
     Pause(OneArgs),
     /// Resume a paused schedule, from the next due time
     Resume(OneArgs),
@@ -112,7 +113,7 @@ pub(crate) enum ScheduleAction {
     RunNow(RunNowArgs),
     /// Print schedules as a file that `tenure apply` reads
     Export(ExportArgs),
-    /// Remove a schedule; its open jobs go on
+    /// Remove a schedule; its open jobs run to their end
     Rm(OneArgs),
 }
 
@@ -334,9 +335,9 @@ pub(crate) enum QueueAction {
     Ls(LookArgs),
     /// Show one queue
     Show(QueueOneArgs),
-    /// Give nothing more of a queue to workers; what runs goes on
+    /// Stop handing out jobs from a queue; running jobs continue
     Pause(QueueOneArgs),
-    /// Go on with a paused queue
+    /// Hand out jobs from a paused queue again
     Resume(QueueOneArgs),
     /// Limit how many jobs of a queue run at once
     Set(QueueSetArgs),
@@ -379,11 +380,11 @@ pub(crate) enum JobAction {
     Submit(SubmitArgs),
     /// Show one job: its state, its worker, why it waits, its result
     Show(OneArgs),
-    /// Call off a job: one that nobody has begun never runs, one that runs is asked to stop
+    /// Cancel a job: if it has not begun, it never runs; if it runs, it is asked to stop
     Cancel(OneArgs),
     /// Try a job again that failed, timed out, expired or was lost
     Retry(RetryArgs),
-    /// Take a job that is over out of the list; the archive keeps it for `jobRetention`
+    /// Remove a finished job from the list; the archive keeps it for `jobRetention`
     Rm(OneArgs),
 }
 

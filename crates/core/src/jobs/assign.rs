@@ -102,24 +102,25 @@ const RULES: [Rule; 7] = [
     ),
     (
         |job, served| has(&job.needs.partition, &served.labels.partition),
-        |job| format!("no worker that could run it is in partition {}", text(&job.needs.partition)),
+        |job| format!("no suitable worker is in partition {}", text(&job.needs.partition)),
     ),
     (
         |job, served| has(&job.needs.domain, &served.labels.domain),
-        |job| format!("no worker that could run it is in domain {}", text(&job.needs.domain)),
+        |job| format!("no suitable worker is in domain {}", text(&job.needs.domain)),
     ),
     (
         |job, served| job.needs.capabilities.is_subset(&served.labels.capabilities),
         |job| {
             let all: Vec<&str> = job.needs.capabilities.iter().map(Label::as_str).collect();
-            format!("no worker that could run it can {}", all.join(", "))
+            let noun = if all.len() == 1 { "capability" } else { "capabilities" };
+            format!("no suitable worker has {noun} {}", all.join(", "))
         },
     ),
     (
         |job, served| job.commands.iter().all(|command| served.allows(command)),
         |job| {
             let all: Vec<String> = job.commands.iter().map(|command| command.join(" ")).collect();
-            format!("no worker that could run it allows {}", all.join(" and "))
+            format!("no suitable worker allows {}", all.join(" and "))
         },
     ),
 ];
@@ -222,17 +223,17 @@ mod tests {
         let kind = other(|serves| serves.kinds = [name("fetch")].into());
         assert_eq!(is(&kind), says("no worker of its queue runs jobs of kind send", false));
         let partition = other(|serves| serves.labels.partition = None);
-        assert_eq!(is(&partition), says("no worker that could run it is in partition eu", false));
+        assert_eq!(is(&partition), says("no suitable worker is in partition eu", false));
         let domain = other(|serves| serves.labels.domain = Some(name("db")));
-        assert_eq!(is(&domain), says("no worker that could run it is in domain net", false));
+        assert_eq!(is(&domain), says("no suitable worker is in domain net", false));
         let capability = other(|serves| serves.labels.capabilities = [name("icmp")].into());
-        assert_eq!(is(&capability), says("no worker that could run it can icmp, v6", false));
+        assert_eq!(is(&capability), says("no suitable worker has capabilities icmp, v6", false));
         let backup = JobRecord {
             commands: Arc::from([vec!["/bin/backup".to_owned(), "a".to_owned()]]),
             ..job.clone()
         };
         let by = |served: &Arc<Serves>| choice(&backup, &[("a", served, free)]);
-        assert_eq!(by(&fits), says("no worker that could run it allows /bin/backup a", false));
+        assert_eq!(by(&fits), says("no suitable worker allows /bin/backup a", false));
         let other_words = other(|serves| serves.commands = ["/bin/backup b".parse().expect("valid")].into());
         assert!(by(&other_words).is_err(), "that very command");
         let allowed = other(|serves| serves.commands = ["/bin/backup *".parse().expect("valid")].into());

@@ -93,7 +93,7 @@ impl Checks {
         let facts = JobRun::of(context);
         let checks = tokio::select! {
             biased;
-            () = context.cancelled.cancelled() => return JobOutcome::failed("called off"),
+            () = context.cancelled.cancelled() => return JobOutcome::failed("cancelled"),
             results = self.all(&facts, job.checks) => results,
         };
         let well = checks.iter().filter(|check| check.ok).count();

@@ -156,7 +156,7 @@ impl Running {
             () = called_off => {
                 self.group.signal(Signal::TERM);
                 tokio::time::timeout(STOP_GRACE, self.child.wait()).await.unwrap_or_else(|_| {
-                    Err(std::io::Error::other("it was called off and did not end by itself"))
+                    Err(std::io::Error::other("it was cancelled and did not end by itself"))
                 })
             }
         };

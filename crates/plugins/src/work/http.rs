@@ -49,7 +49,7 @@ impl HttpRequests {
             async move {
                 tokio::select! {
                     biased;
-                    () = context.cancelled.cancelled() => JobOutcome::failed("called off"),
+                    () = context.cancelled.cancelled() => JobOutcome::failed("cancelled"),
                     outcome = requests.job(&context) => outcome,
                 }
             }

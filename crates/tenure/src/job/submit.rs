@@ -142,7 +142,7 @@ impl Jobs {
         Ok(records.into_iter().map(receipt).collect())
     }
 
-    /// Asks the leader to call off a job. One that nobody has claimed never runs; one that runs is asked to stop. Completes once
+    /// Asks the leader to cancel a job. One that nobody has claimed never runs; one that runs is asked to stop. Completes once
     /// the request is on the store.
     pub async fn cancel(&self, id: &JobId) -> Result<(), Error> {
         self.ask(vec![Ask::Cancel(id.clone())]).await.map(drop)

@@ -86,7 +86,7 @@ pub const FIELDS: &[Field] = &[
         flag: "--namespace",
         kind: Kind::Id,
         default: Fallback::Text("default"),
-        doc: "The election this node takes part in; each namespace has one leader. Default: default. \
+        doc: "The namespace: one leader, its workers and jobs. Default: default. \
               Nodes elect a leader together only if they share both namespace and store. One namespace \
               for everything costs the fewest requests. One per job lets jobs have different leaders, at \
               the price of an election each.",

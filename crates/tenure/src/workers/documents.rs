@@ -233,6 +233,9 @@ enum ListingName {
 }
 
 /// `[id, plugin, pod, timeout]`, and for a worker that was ever silent `…, epoch, sequence, active`.
+///
+/// Never add an element: a fifth one is read as the epoch of a silence. A new fact goes into a map of its own, keyed by worker
+/// id: an older leader keeps such a map while it rewrites the rows, so positions no longer match.
 #[derive(Clone, PartialEq, Debug)]
 struct Row {
     id: String,
@@ -279,9 +282,6 @@ impl<'de> Deserialize<'de> for Row {
                     Some(epoch) => {
                         let sequence = row.next_element()?.ok_or_else(short)?;
                         let active = row.next_element()?.ok_or_else(short)?;
-                        // A later minor version may append more. A row without a silence cannot grow: its fifth element would
-                        // be taken for an epoch. New facts need a field of their own beside the rows, by worker id, because an
-                        // older leader carries such a field along beside other rows.
                         while row.next_element::<Value>()?.is_some() {}
                         Some((epoch, sequence, active))
                     }

@@ -3,9 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tenure::clock::Clock;
+use tenure::clock::{Clock, StoppableClock};
 use tenure::id::DocumentName;
 use tenure::store::Lanes;
 use tenure::{FencedDocument, Node, Settings};
@@ -17,33 +16,6 @@ pub struct Quota {
 
 pub fn name(text: &str) -> DocumentName {
     DocumentName::new(text).expect("valid")
-}
-
-/// Stands still while it is stopped.
-#[derive(Debug)]
-struct Stoppable {
-    clock: Arc<dyn Clock>,
-    /// When it was stopped; 0 while it runs.
-    stopped_ms: AtomicU64,
-}
-
-impl Stoppable {
-    fn stop(&self) {
-        self.stopped_ms.store(self.clock.now_ms(), Ordering::SeqCst);
-    }
-
-    fn go_on(&self) {
-        self.stopped_ms.store(0, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Stoppable {
-    fn now_ms(&self) -> u64 {
-        match self.stopped_ms.load(Ordering::SeqCst) {
-            0 => self.clock.now_ms(),
-            stopped_ms => stopped_ms,
-        }
-    }
 }
 
 async fn join(lanes: &Lanes, namespace: &str, node: &str, clock: Arc<dyn Clock>) -> Node {
@@ -63,7 +35,7 @@ pub async fn a_paused_leader_cannot_write(
     namespace: &str,
     time: Arc<dyn Clock>,
 ) -> Result<(), String> {
-    let clock = Arc::new(Stoppable { clock: Arc::clone(&time), stopped_ms: AtomicU64::new(0) });
+    let clock = StoppableClock::new(Arc::clone(&time));
     let quota = name("quota");
     let a = join(lanes, namespace, "pod-a", clock.clone()).await;
     let guard_a = a.lead().await.expect("it leads");
@@ -100,7 +72,7 @@ pub async fn a_paused_leader_cannot_write(
     assert!(guard_a.is_valid(), "nobody told it");
     stands(2).await?;
 
-    clock.go_on();
+    clock.resume();
     assert!(!guard_a.is_valid(), "now it knows");
     let ended = of_a.put(&guard_a, Quota { left: 99 }).await.expect_err("over");
     assert!(ended.is_fenced() && !ended.is_retryable(), "{ended}");

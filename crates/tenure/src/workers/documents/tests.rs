@@ -92,7 +92,7 @@ fn ten_thousand_workers_fit_a_snapshot_and_more_are_told_as_counts() {
     let written = |count, silent, limit| {
         let told = snapshot(count, silent).fitting(limit);
         let body = SnapshotCodec.write(leader(), &Arc::new(told.clone()), &extra);
-        assert!(body.len() as u64 <= limit, "{} bytes", body.len());
+        assert!(body.len() as u64 <= told.weight() && told.weight() <= limit, "{} bytes", body.len());
         let (found, read, kept) = SnapshotCodec.read(&body).expect("our own");
         assert_eq!((found, &*read, kept), (leader(), &told, extra.clone()));
         told
@@ -107,6 +107,36 @@ fn ten_thousand_workers_fit_a_snapshot_and_more_are_told_as_counts() {
     let large = Map::from_iter([("later".to_owned(), Value::from("x".repeat(BODY_MAX_BYTES)))]);
     let body = SnapshotCodec.write(leader(), &Arc::new(snapshot(10, 1)), &large);
     assert!(SnapshotCodec.read(&body).expect("our own").2.is_empty());
+}
+
+/// A new field must be counted in `SnapshotEntry::weight`, or a snapshot may become too large to be read.
+#[test]
+fn a_snapshot_never_takes_more_bytes_than_its_weight() {
+    let longest = |n: usize, letter: &str| format!("{n:05}{}", letter.repeat(123));
+    let told = |silent: bool| {
+        // Enough of them for the longest indices into plugins and pods.
+        let workers = (0..WORKERS_MAX).map(|n| SnapshotEntry {
+            worker: id(&longest(n, "w")),
+            details: WorkerDetails {
+                plugin_type: id(&longest(n, "t")),
+                pod: id(&longest(n, "p")),
+                timeout_ms: TIMEOUT_MAX_MS,
+            },
+            active: !silent,
+            silence: silent.then_some(SnapshotId { epoch: Epoch::MAX, sequence: u64::MAX / 2 }),
+        });
+        let id = SnapshotId { epoch: Epoch::MAX, sequence: u64::MAX / 2 };
+        let (active, inactive, skipped) = (u64::MAX, u64::MAX, u64::MAX);
+        let listing = Listing::Inactive;
+        Snapshot { id, workers: workers.collect(), listing, active, inactive, skipped }
+    };
+    let owner = Incarnation(u64::MAX);
+    let stamp = Stamp { epoch: Epoch::MAX, owner, nonce: Nonce { incarnation: owner, sequence: u64::MAX } };
+    for silent in [false, true] {
+        let told = Arc::new(told(silent));
+        let body = SnapshotCodec.write(stamp, &told, &Map::new());
+        assert!(body.len() as u64 <= told.weight(), "{} bytes, weight {}", body.len(), told.weight());
+    }
 }
 
 #[test]
