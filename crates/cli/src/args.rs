@@ -81,7 +81,7 @@ pub(crate) enum Verb {
     Worker(WorkerArgs),
     /// Show the workers of a namespace
     Workers(WorkersArgs),
-    /// Run an agent: a worker that runs the checks of schedules
+    /// Run an agent: a worker for commands, HTTP requests and checks
     Agent(AgentArgs),
     /// Write schedules from a file: what to check, when, and by whom
     Apply(ApplyArgs),
