@@ -83,7 +83,7 @@ pub(crate) enum Verb {
     Workers(WorkersArgs),
     /// Run an agent: a worker that runs commands, HTTP requests and checks
     Agent(AgentArgs),
-    /// Write schedules from a file: what to check, when, and by whom
+    /// Write schedules from a file: what to do, when, and where
     Apply(ApplyArgs),
     /// Add, show, pause, run and remove schedules
     Schedule(ScheduleArgs),

@@ -1,6 +1,7 @@
 //! HTTP end to end: real nodes, real sockets.
 
 use crate::common::{Killed, PATIENT, STEADY, Sandbox};
+use crate::page::{Block, blocks};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -535,14 +536,6 @@ fn idle_connections_leave_files_to_the_store_and_probes_are_answered() {
     assert_eq!(served.get("/v1/leader").json()["epoch"], 1, "it has led all the time");
 }
 
-fn blocks(page: &str, language: &str) -> Vec<String> {
-    let mut all = Vec::new();
-    for part in page.split(&format!("```{language}\n")).skip(1) {
-        all.push(part.split("```").next().unwrap().to_owned());
-    }
-    all
-}
-
 #[test]
 fn the_examples_of_the_guide_run() {
     let page = include_str!("../../../docs/guide/http.md");
@@ -558,10 +551,10 @@ fn the_examples_of_the_guide_run() {
         ("python", "python3", "worker.py", "may work: True in epoch 1"),
         ("js", "node", "events.mjs", "pod-a leads in epoch 1"),
     ] {
-        let found = blocks(page, language);
+        let found: Vec<Block> = blocks(page).into_iter().filter(|block| block.language == language).collect();
         assert_eq!(found.len(), 1, "{language}");
         let path = sandbox.path(file);
-        std::fs::write(&path, &found[0]).unwrap();
+        std::fs::write(&path, &found[0].text).unwrap();
         let mut command = Command::new(program);
         command.arg(&path).env("TENURE", format!("http://{}", served.address));
         let ran = command.env("TENURE_HTTP_TOKEN", &served.token).output();

@@ -110,7 +110,7 @@ pub(crate) struct LockLsArgs {
 #[command(
     after_help = "For the line in every host's crontab, or a step of every pod's start: the command runs on one of them. The others \
 end with 0 at once, or, with --wait, when it has ended and with its exit code. The key stays used for --keep, however the \
-command ended; a date in it makes it a new one: --key nightly-$(date +%F).\n\
+command ended; a date in it makes it a new one: --key nightly-$(date -u +%F), in a crontab with \\%F.\n\
 The command runs as in `tenure lock`, with TENURE_ONCE added. If the process that runs it dies, the key is lost: nobody knows \
 what was done. With --retry another process runs the command again.\n\
 Exit code: the command's own (128 + n if signal n ended it), 0 if another process runs or ran it, 4 if the store cannot be reached, \
