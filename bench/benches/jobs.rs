@@ -126,7 +126,10 @@ impl Cluster {
         );
         if std::env::var_os("TENURE_BENCH_REQUESTS").is_some() {
             let names = ["leader", "workers", "submitters"];
-            names.iter().zip(&self.meters).for_each(|(name, meter)| println!("  {name}: {:?}", meter.snapshot()));
+            names
+                .iter()
+                .zip(&self.meters)
+                .for_each(|(name, meter)| println!("  {name}: {:?}", meter.snapshot()));
         }
     }
 }
