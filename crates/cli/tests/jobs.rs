@@ -58,7 +58,7 @@ fn su4_what_is_submitted_while_nobody_leads_waits_and_can_be_called_off() {
     let facts = (&job["state"], &job["kind"], &job["queue"], &job["priority"]);
     assert_eq!(facts, (&json!("queued"), &json!("send"), &json!("mail"), &json!(7)), "{job:#}");
     prints(bench.tenure("job show mail-7"), &["queue      mail, priority 7", "has not taken it up"]);
-    prints(bench.tenure("job cancel mail-7"), &["asked the leader to call off job mail-7"]);
+    prints(bench.tenure("job cancel mail-7"), &["asked the leader to cancel job mail-7"]);
     bench.tenure("job cancel mail-8").assert_code(10);
     let mut cluster = Cluster::new(&bench.sandbox, &bench.store, STEADY);
     cluster.start_all(&["pod-a"]);
@@ -112,6 +112,7 @@ fn what_cannot_be_a_job_or_a_queue_is_told_with_its_rule() {
         ("job submit --kind send --not-before tomorrow", &["--not-before", "tomorrow", "10m"]),
         ("job submit --kind send --not-before 400d", &["--not-before", "366d"]),
         ("job submit --kind send --timeout 90d", &["--timeout", "30d"]),
+        ("job submit --kind send --capability a/b", &["--capability", "a/b"]),
         ("job submit -- date", &["job.command", "date", "full path"]),
         ("job submit --http ftp://h/", &["job.http.url", "ftp://h/"]),
         ("job submit --kind command --payload x", &["job"]),

@@ -71,6 +71,11 @@ pub(crate) fn id<T: FromStr<Err = IdError>>(what: &str, text: &str) -> Result<T,
     text.parse().map_err(|error: IdError| Problem::bad_id(what, &error))
 }
 
+/// The same in a body: a bad id there breaks a rule; it does not make the request malformed.
+pub(crate) fn id_in_body<T: FromStr<Err = IdError>>(what: &str, text: &str) -> Result<T, Problem> {
+    id(what, text).map_err(|problem| Problem::invalid(problem.detail))
+}
+
 /// The client's address. If you run the [`router`](crate::router) in your own server, put this into the extensions of each
 /// request, so that each client has a share of its own; otherwise all clients count as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

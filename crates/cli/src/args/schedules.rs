@@ -377,7 +377,7 @@ pub(crate) enum JobAction {
     /// List jobs: their state, and why they wait
     Ls(JobsArgs),
     /// Submit a job for workers to run, from anywhere
-    Submit(SubmitArgs),
+    Submit(Box<SubmitArgs>),
     /// Show one job: its state, its worker, why it waits, its result
     Show(OneArgs),
     /// Cancel a job: if it has not begun, it never runs; if it runs, it is asked to stop
@@ -428,6 +428,15 @@ pub(crate) struct SubmitArgs {
     /// The worker that must run it [default: any]
     #[arg(long, value_name = "ID")]
     pub(crate) worker: Option<String>,
+    /// The partition a worker must be in [default: any]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) partition: Option<String>,
+    /// The domain a worker must be in [default: any]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) domain: Option<String>,
+    /// Something a worker must be able to do; may be repeated
+    #[arg(long = "capability", value_name = "NAME")]
+    pub(crate) capabilities: Vec<String>,
     /// How long one attempt may take [default: 1m; a command or a request 1h]
     #[arg(long, value_name = "TIME", value_parser = job_time, allow_hyphen_values = true)]
     pub(crate) timeout: Option<u64>,

@@ -8,8 +8,8 @@ use serde_json::json;
 use std::io::Read;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tenure::id::JobId;
-use tenure::job::{JobList, JobRecord, JobSpec, JobState, Jobs, Submitted};
+use tenure::id::{JobId, Label};
+use tenure::job::{JobList, JobRecord, JobSpec, JobState, Jobs, Labels, Submitted};
 use tenure_plugins::work::{COMMAND_KIND, HTTP_KIND, WORK_TIMEOUT, Work};
 
 /// How often it is looked whether the job has ended, while somebody waits for it.
@@ -31,6 +31,16 @@ pub(crate) async fn submit(args: SubmitArgs) -> Result<ExitCode, Failure> {
     if let Some(timeout) = args.timeout {
         spec = spec.timeout(ms(timeout));
     }
+    let label = |flag: &str, text: &String| id::<Label>(flag, text);
+    spec = spec.needs(Labels {
+        partition: args.partition.as_ref().map(|text| label("--partition", text)).transpose()?,
+        domain: args.domain.as_ref().map(|text| label("--domain", text)).transpose()?,
+        capabilities: args
+            .capabilities
+            .iter()
+            .map(|text| label("--capability", text))
+            .collect::<Result<_, _>>()?,
+    });
     if let Some(ttl) = args.ttl {
         spec = spec.ttl(ms(ttl));
     }
@@ -59,10 +69,13 @@ pub(crate) async fn submit(args: SubmitArgs) -> Result<ExitCode, Failure> {
             (None, false) => say!("submitted job {}", receipt.id),
             (None, true) => say!("job {} exists: it was submitted before", receipt.id),
             (Some(job), _) => {
-                say!("{}", String::from_utf8_lossy(&job.result));
-                if job.state != JobState::Succeeded {
-                    let why = if job.reason.is_empty() { "" } else { ": " };
-                    complain!("tenure: job {} is {}{why}{}", job.id, job.state.as_str(), job.reason);
+                let result = String::from_utf8_lossy(&job.result);
+                if job.state == JobState::Succeeded {
+                    say!("{result}");
+                } else {
+                    let whys = [&*job.reason, &result].into_iter().filter(|why| !why.is_empty());
+                    let told: Vec<&str> = [job.state.as_str()].into_iter().chain(whys).collect();
+                    complain!("tenure: job {} ended as {}", job.id, told.join(": "));
                 }
             }
         }
@@ -174,7 +187,7 @@ pub(crate) async fn cancel(args: OneArgs) -> Result<ExitCode, Failure> {
         target.tell(args.json, "over", &format!("job {id} is over: {}", state.as_str()))?;
     } else {
         target.jobs.cancel(id).await?;
-        target.tell(args.json, "asked", &format!("asked the leader to call off job {id}"))?;
+        target.tell(args.json, "asked", &format!("asked the leader to cancel job {id}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -171,7 +171,7 @@ impl<A: Assign> Dispatcher<A> {
         }
         self.table.ask_to_cancel(&mut self.ledger, id);
         if queued {
-            let reason = "called off before it was dispatched".to_owned();
+            let reason = "cancelled before it was dispatched".to_owned();
             let end = Transition::End { state: JobState::Cancelled, attempt: AttemptEnd::None, reason };
             self.change(now, id, end);
         }

@@ -155,7 +155,7 @@ fn withdrawn(job: &Job, why: Withdraw) -> Transition {
             Transition::End { state: JobState::Expired, attempt, reason }
         }
         Withdraw::Cancel => {
-            let reason = "called off before it was claimed".to_owned();
+            let reason = "cancelled before it was claimed".to_owned();
             Transition::End { state: JobState::Cancelled, attempt, reason }
         }
     }

@@ -188,7 +188,7 @@ fn what_is_not_claimed_is_taken_back_to_be_called_off() {
     let said = driver.tell(2100, cancel("t1"));
     assert_eq!(said, ["write ledger 0 over 3: t1 dispatched w1/1 to be called off", "write w1 over 5: "]);
     driver.serve();
-    assert_eq!(&*driver.record("t1").reason, "called off before it was claimed");
+    assert_eq!(&*driver.record("t1").reason, "cancelled before it was claimed");
     assert_eq!(driver.state("t1"), JobState::Cancelled);
 }
 

@@ -1,6 +1,6 @@
 //! Jobs for workers in any language.
 
-use crate::extract::{Id, Payload, id};
+use crate::extract::{Id, Payload, id_in_body};
 use crate::http_jobs::JobGiven;
 use crate::problem::{Answer, Problem};
 use crate::state::Shared;
@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::{Duration, SystemTime};
-use tenure::id::{JobId, WorkerId};
-use tenure::job::{JobOutcome, JobSpec, Submitted};
+use tenure::id::{JobId, Label, WorkerId};
+use tenure::job::{JobOutcome, JobSpec, Labels, Submitted};
 use tenure_plugins::work::{WORK_TIMEOUT, Work};
 use utoipa::ToSchema;
 
@@ -61,6 +61,16 @@ pub(crate) struct NewJob {
     payload: Option<Value>,
     /// The worker that must run it. Default: any.
     worker: Option<String>,
+    /// The partition a worker must be in. Default: any.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    partition: Option<String>,
+    /// The domain a worker must be in. Default: any.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    domain: Option<String>,
+    /// What a worker must be able to do.
+    #[serde(default)]
+    #[schema(max_items = 32)]
+    capabilities: Vec<String>,
     /// How long one attempt may take. Default: 60,000; for kinds `command` and `http` 3,600,000.
     timeout_ms: Option<u64>,
     /// How long it may wait for a worker. Default: for ever.
@@ -84,6 +94,16 @@ impl NewJob {
             Some(work) => work.job(spec).timeout(WORK_TIMEOUT),
             None => spec.payload(payload),
         };
+        let label = |name, text: &String| id_in_body::<Label>(name, text);
+        spec = spec.needs(Labels {
+            partition: self.partition.as_ref().map(|text| label("partition", text)).transpose()?,
+            domain: self.domain.as_ref().map(|text| label("domain", text)).transpose()?,
+            capabilities: self
+                .capabilities
+                .iter()
+                .map(|text| label("capabilities", text))
+                .collect::<Answer<_>>()?,
+        });
         if let Some(worker) = self.worker {
             spec = spec.worker(worker);
         }
@@ -224,7 +244,7 @@ pub(crate) async fn ack(
     Id(job): Id<JobId>,
     Payload(ask): Payload<AckAsk>,
 ) -> Answer<StatusCode> {
-    let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
+    let worker = id_in_body("workerId", &ask.worker_id)?;
     let member = state.http_workers.member(&worker, &ask.registration)?;
     if member.jobs.ack(job.as_str(), ask.attempt) {
         Ok(StatusCode::NO_CONTENT)
@@ -269,7 +289,7 @@ pub(crate) async fn progress(
     Id(job): Id<JobId>,
     Payload(ask): Payload<ProgressAsk>,
 ) -> Answer<StatusCode> {
-    let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
+    let worker = id_in_body("workerId", &ask.worker_id)?;
     let member = state.http_workers.member(&worker, &ask.registration)?;
     if ask.percent > 100 || ask.text.len() > PROGRESS_MAX_BYTES {
         let detail = format!("percent must be 0 to 100, and text at most {PROGRESS_MAX_BYTES} bytes");
@@ -336,7 +356,7 @@ pub(crate) async fn result(
     Id(job): Id<JobId>,
     Payload(ask): Payload<ResultAsk>,
 ) -> Answer<axum::Json<ResultAnswer>> {
-    let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
+    let worker = id_in_body("workerId", &ask.worker_id)?;
     let member = state.http_workers.member(&worker, &ask.registration)?;
     if ask.result.len() > RESULT_MAX_BYTES {
         let detail =

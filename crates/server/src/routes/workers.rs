@@ -2,7 +2,7 @@
 
 use super::aged;
 use crate::connections::Peer;
-use crate::extract::{Client, Id, Params, Payload, id};
+use crate::extract::{Client, Id, Params, Payload, id_in_body};
 use crate::http_workers::{HttpWorker, Membership, RegistrationRequest};
 use crate::problem::{Answer, Problem};
 use crate::state::Shared;
@@ -73,7 +73,7 @@ pub(crate) struct NewWorker {
 
 impl NewWorker {
     fn check(self, state: &Shared, client: Option<Peer>) -> Answer<RegistrationRequest> {
-        let worker_id: WorkerId = id("workerId", &self.worker_id).map_err(unprocessable)?;
+        let worker_id: WorkerId = id_in_body("workerId", &self.worker_id)?;
         let mut spec = WorkerSpec::new(worker_id.as_str(), self.plugin_type.as_deref().unwrap_or("worker"));
         if let Some(pod) = self.pod {
             spec = spec.pod(pod);
@@ -92,7 +92,7 @@ impl NewWorker {
         }
         spec.validate(settings)?;
         if let Some(registration) = &self.registration {
-            id::<Label>("registration", registration).map_err(unprocessable)?;
+            id_in_body::<Label>("registration", registration)?;
             if registration.len() < 16 {
                 return Err(Problem::invalid("registration: must have at least 16 characters"));
             }
@@ -100,12 +100,11 @@ impl NewWorker {
         if self.kinds.len() > KINDS_MAX {
             return Err(Problem::invalid(format!("kinds: at most {KINDS_MAX}")));
         }
-        let kinds =
-            self.kinds.iter().map(|kind| id("kinds", kind).map_err(unprocessable)).collect::<Answer<_>>()?;
+        let kinds = self.kinds.iter().map(|kind| id_in_body("kinds", kind)).collect::<Answer<_>>()?;
         if self.queues.len() > QUEUES_MAX {
             return Err(Problem::invalid(format!("queues: at most {QUEUES_MAX}")));
         }
-        let queues = self.queues.iter().map(|queue| id("queues", queue).map_err(unprocessable));
+        let queues = self.queues.iter().map(|queue| id_in_body("queues", queue));
         let queues = queues.collect::<Answer<_>>()?;
         let concurrency = self.concurrency.unwrap_or(1);
         if !(1..=CONCURRENCY_MAX).contains(&concurrency) {
@@ -131,11 +130,6 @@ impl NewWorker {
         };
         Ok(request)
     }
-}
-
-/// A bad id in a body breaks a rule; it does not make the request malformed.
-fn unprocessable(problem: Problem) -> Problem {
-    Problem::invalid(problem.detail)
 }
 
 /// Registers a worker, and keeps it alive for as long as the client is heard of
