@@ -93,7 +93,7 @@ impl SettingsBuilder {
         worker_retention(Duration) = "workerRetention";
         /// Sets `nodeRetention`: how long the presence of a crashed node is kept. Default: 1 h.
         node_retention(Duration) = "nodeRetention";
-        /// Sets `jobPollInterval`: how often jobs are looked for while something moves. Default: 500 ms.
+        /// Sets `jobPollInterval`: how often jobs are looked for while something moves. Default: 250 ms.
         job_poll_interval(Duration) = "jobPollInterval";
         /// Sets `jobIdleInterval`: how often a worker without jobs does. Default: 1 s.
         job_idle_interval(Duration) = "jobIdleInterval";

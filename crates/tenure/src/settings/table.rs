@@ -422,9 +422,9 @@ pub const FIELDS: &[Field] = &[
         also: &[],
         flag: "--job-poll-interval",
         kind: at_least(50),
-        default: Fallback::Text("500"),
+        default: Fallback::Text("250"),
         doc: "How often the leader and workers look for changes to jobs while there are any, in ms. \
-              Default: 500. Doubles with every look that finds nothing, up to jobIdleInterval. Shorter: \
+              Default: 250. Doubles with every look that finds nothing, up to jobIdleInterval. Shorter: \
               jobs start and finish sooner. Longer: fewer requests.",
         shared: false,
         slot: time!(job_poll_interval),
