@@ -21,9 +21,9 @@ pub(crate) use exec::{
 pub(crate) use exec::{exec_seat, lock_seat, name_of, once_seat};
 pub(crate) use http::{HttpArgs, TokenArgs};
 pub(crate) use schedules::{
-    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, QueueAction,
-    QueueArgs, QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction, ScheduleAddArgs,
-    ScheduleArgs, SubmitArgs,
+    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobHistoryArgs, JobsArgs, LookArgs, OneArgs,
+    QueueAction, QueueArgs, QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction,
+    ScheduleAddArgs, ScheduleArgs, SubmitArgs,
 };
 
 use crate::exit::Failure;

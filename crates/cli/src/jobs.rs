@@ -1,8 +1,10 @@
 //! `tenure job ls` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
 
+mod history;
 mod rows;
 mod submit;
 
+pub(crate) use history::history;
 pub(crate) use rows::Row;
 pub(crate) use submit::{cancel, remove, retry, submit};
 

@@ -93,6 +93,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Schedule(args) => runtime()?.block_on(schedules::schedule(args.action)),
         Verb::Job(args) => match args.action {
             JobAction::Ls(args) => runtime()?.block_on(jobs::jobs(args)),
+            JobAction::History(args) => runtime()?.block_on(jobs::history(args)),
             JobAction::Submit(args) => runtime()?.block_on(jobs::submit(*args)),
             JobAction::Show(args) => runtime()?.block_on(jobs::show(args)),
             JobAction::Cancel(args) => runtime()?.block_on(jobs::cancel(args)),

@@ -13,7 +13,7 @@
 //!    former leader still has in flight.
 //!
 //! The dispatcher's parts: `table` is the only one that changes a job's state, `lifecycle` says when, `ledger` and
-//! `inboxes` keep the objects, `workers` knows who is gone. None of them knows the dispatcher.
+//! `inboxes` keep the objects, `history` what is over, `workers` knows who is gone. None of them knows the dispatcher.
 //!
 //! Not promised: that a job *runs* only once. A worker that fell silent may still run what it claimed while another attempt
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
@@ -25,6 +25,7 @@ mod claimer;
 mod dispatcher;
 #[cfg(test)]
 mod fixtures;
+mod history;
 mod inboxes;
 mod ledger;
 mod lifecycle;
@@ -46,7 +47,10 @@ pub use dispatcher::{
     DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd, DispatchOutput, DispatchRequest,
     Dispatcher, DispatcherConfig, InboxListed, JobUpdate, SubmitAnswer,
 };
-
+pub use history::{
+    HISTORY_RUNS_MAX, HistoryChunk, HistoryHead, HistoryKey, HistoryLimits, HistoryPart, HistoryRow,
+    HistoryRuns, Kept,
+};
 pub use model::{
     Entry, EntryState, InboxDoc, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY,
     JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,

@@ -246,13 +246,19 @@ pub enum Mutant {
     /// A request is taken out before the ledger on the store shows what it asked for.
     JobAskedTakenEarly,
     /// A job leaves the ledger while somebody still asks for it.
-    JobArchivedWhileAsked,
+    JobForgottenWhileAsked,
     /// Nobody remembers which batches of requests were served.
     JobBatchForgotten,
     /// A new leader counts only the jobs of a queue that it dispatched itself.
     JobQueueUncounted,
-    /// A job that is tried again while it is being archived leaves the ledger all the same.
-    JobRetriedIsArchived,
+    /// A job leaves the ledger before the history has it.
+    JobForgottenUnrecorded,
+    /// The history takes jobs that are not over in the ledger on the store.
+    HistoryBeforeLedger,
+    /// The newest jobs of the history are let go before all parts have taken them.
+    HistoryHandedOverEarly,
+    /// A part of the history names a chunk that does not stand yet.
+    HistoryChunkUnwritten,
     /// A new leader dispatches before it knows which queues are paused.
     JobPauseUnread,
     /// A worker is given jobs that it does not take.
@@ -291,6 +297,10 @@ impl Mutant {
     /// are caught by tests of the core.
     pub const LEADERS_WORK: &[Mutant] = &[
         Mutant::JobDispatchedUnrecorded,
+        Mutant::JobForgottenUnrecorded,
+        Mutant::HistoryBeforeLedger,
+        Mutant::HistoryHandedOverEarly,
+        Mutant::HistoryChunkUnwritten,
         Mutant::JobInboxNotFenced,
         Mutant::JobLedgerReclaimed,
         Mutant::JobLateResultApplied,

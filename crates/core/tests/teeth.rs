@@ -93,9 +93,9 @@ fn a_request_is_taken_out_before_its_job_is_recorded() {
 }
 
 #[test]
-fn a_job_is_archived_while_somebody_asks_for_it() {
+fn a_job_is_forgotten_while_somebody_asks_for_it() {
     let test = dispatcher::requests::a_job_stays_in_the_ledger_while_somebody_asks_for_it;
-    must_fail(Mutant::JobArchivedWhileAsked, test);
+    must_fail(Mutant::JobForgottenWhileAsked, test);
 }
 
 #[test]
@@ -119,12 +119,6 @@ fn a_worker_gets_jobs_that_it_does_not_take() {
 #[test]
 fn a_worker_runs_what_only_a_former_life_took() {
     must_fail(Mutant::JobUnservedIsRun, claimer::what_only_a_former_life_took_is_given_back);
-}
-
-#[test]
-fn a_job_that_is_tried_again_is_archived_all_the_same() {
-    let test = dispatcher::retries::qu4_a_job_that_is_tried_again_while_it_is_archived_stays;
-    must_fail(Mutant::JobRetriedIsArchived, test);
 }
 
 #[test]
@@ -152,4 +146,23 @@ fn a_new_leader_believes_the_former_one_about_who_is_gone() {
 fn a_new_leader_does_not_wait_to_know_which_queues_are_paused() {
     let test = dispatcher::queues::qu2_nothing_is_dispatched_before_it_is_known_which_queues_are_paused;
     must_fail(Mutant::JobPauseUnread, test);
+}
+
+#[test]
+fn a_job_leaves_the_ledger_before_the_history_has_it() {
+    let test = dispatcher::history::hi2_a_job_leaves_the_ledger_only_once_the_history_has_it;
+    must_fail(Mutant::JobForgottenUnrecorded, test);
+}
+
+#[test]
+fn the_history_takes_what_is_not_over_on_the_store() {
+    let test = dispatcher::history::hi2_a_job_is_recorded_once_the_ledger_has_it_as_over_and_only_then;
+    must_fail(Mutant::HistoryBeforeLedger, test);
+}
+
+#[test]
+fn the_history_hands_over_early_or_names_what_does_not_stand() {
+    let test = dispatcher::history::hi2_a_leader_that_ends_anywhere_loses_nothing_and_repeats_nothing;
+    must_fail(Mutant::HistoryHandedOverEarly, test);
+    must_fail(Mutant::HistoryChunkUnwritten, test);
 }

@@ -34,4 +34,4 @@ pub use runner::{
 pub use schedule::{Action, CHECKS_KIND, CheckSpec, Misfire, Overlap, RunRequest, Schedule, read_file};
 pub use stored::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};
-pub use view::{CheckOutcome, JobInfo, JobRow, LateOutcome, ScheduleCheck, ScheduleReport};
+pub use view::{CheckOutcome, JobInfo, JobRow, LastRun, LateOutcome, ScheduleCheck, ScheduleReport};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::admin::{LeaderStatus, Status};
 use tenure::id::{CheckName, Namespace};
-use tenure::job::JobList;
+use tenure::job::{JobHistory, JobList};
 use tenure::plugin::NodeHandle;
 use tenure::store::{Lanes, Meter, Metered, Store};
 use tenure::worker::WorkerList;
@@ -195,8 +195,8 @@ async fn workers(store: StoreAccess) -> Answer<Serialized<WorkerList>> {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ScheduleList {
     namespace: String,
-    /// Each as stored, with `next`: when its next job should begin, in ms since 1970, and `failing`: how many of its checks
-    /// fail.
+    /// Each as stored, with `next`: when its next job should begin, in ms since 1970, in its `zone`; `failing`: how many of its
+    /// checks fail; `last`: its last run; `runs`: the states in which the last thirty ended, oldest first.
     #[schema(value_type = Vec<Object>)]
     schedules: Vec<Value>,
     refused: Vec<RefusedSchedule>,
@@ -212,6 +212,10 @@ pub(crate) struct RefusedSchedule {
 async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
     let all = store.schedules().list().await?;
     let health = if all.is_empty() { Health::default() } else { store.schedules().health().await? };
+    let runs = match all.is_empty() {
+        true => BTreeMap::new(),
+        false => JobHistory::new(&store.lanes, &store.namespace).runs().await?,
+    };
     let now_ms = now_ms();
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let mut facts = ScheduleFacts { total: all.len(), enabled: 0, refused: 0, next_ms: None };
@@ -223,7 +227,7 @@ async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
                 facts.next_ms = [facts.next_ms, next].into_iter().flatten().min();
                 let judged = health.of(id);
                 let fails = |name: &CheckName| judged.get(name).is_some_and(|check| check.failing);
-                let mut row = schedule.to_row(now_ms);
+                let mut row = schedule.to_row(runs.get(&id.series()), now_ms);
                 row["failing"] = json!(schedule.checks.iter().filter(|check| fails(&check.name)).count());
                 rows.push(row);
             }

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod election;
+mod history;
 pub(crate) mod job_writes;
 pub(crate) mod jobs;
 pub(crate) mod processes;
@@ -93,8 +94,12 @@ pub mod name {
         JOB_FENCED = "no dispatch after loss";
         /// A job is in the ledger of the dispatching leader before it is in an inbox.
         JOB_RECORDED = "no dispatch past the ledger";
-        /// A job stays in the ledger until it has ended and is archived.
+        /// A job stays in the ledger until it has ended and the history has it.
         JOB_KEPT = "no job leaves the ledger open";
+        /// The history has only jobs that are over in the ledger, and each end once.
+        HISTORY_TRUE = "the history tells what happened";
+        /// What the history has, it keeps: a row goes only where it stands already.
+        HISTORY_KEPT = "the history loses nothing";
         /// A job has one end, and the result of the attempt that counts.
         JOB_RESULT_ONCE = "a result counts once";
         /// Only claimed jobs run, and a job that was withdrawn never runs.
@@ -203,9 +208,8 @@ impl World {
             (Key::Inbox(worker), Some(Value::Inbox(stamp, doc)), Some(by)) => {
                 self.check_inbox_landed(worker, before, (*stamp, doc), by.part == PartName::Claimer);
             }
-            (Key::Archive(_), Some(Value::Archive(records)), _) => {
-                self.job_checks.put_away(records);
-                self.report_jobs();
+            (Key::HistoryHead | Key::HistoryPart(_), Some(after), _) => {
+                self.check_history_landed(before.map(|object| &*object.value), after);
             }
             _ => {}
         }

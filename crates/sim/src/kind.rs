@@ -63,8 +63,8 @@ kinds! {
     Submit = "submission",
     /// Reads or writes the record of a key.
     Once = "once",
-    /// Archives finished jobs.
-    Archive = "job archive",
+    /// Reads or writes the history of jobs.
+    History = "job history",
     /// A worker looks at its inbox.
     Look = "job look",
     /// A worker writes its inbox.
@@ -96,7 +96,7 @@ impl Kind {
                 Key::Inbox(_) => Kind::Inbox,
                 Key::Requests => Kind::Requests,
                 Key::Once(_) => Kind::Once,
-                Key::Archive(_) => Kind::Archive,
+                Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) => Kind::History,
             },
         }
     }
@@ -117,6 +117,6 @@ impl Kind {
 
     /// Whether a leader makes it for jobs.
     pub(crate) fn is_for_jobs(self) -> bool {
-        matches!(self, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Requests | Kind::Archive)
+        matches!(self, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Requests | Kind::History)
     }
 }

@@ -71,7 +71,7 @@ const STRUCK_KINDS: [Option<Kind>; 15] = [
     Some(Kind::Ledger),
     Some(Kind::Inbox),
     Some(Kind::Inboxes),
-    Some(Kind::Archive),
+    Some(Kind::History),
 ];
 /// How many of them are about workers …
 const WORKER_KINDS: usize = 4;

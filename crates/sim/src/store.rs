@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
-    Expect, InboxDoc, JobAnswer, JobRecord, LedgerDoc, NodeId, OnceRecord, ProbeAnswer, RequestsDoc, Seat,
-    SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
+    Expect, HistoryHead, HistoryPart, InboxDoc, JobAnswer, Kept, LedgerDoc, NodeId, OnceRecord, ProbeAnswer,
+    RequestsDoc, Seat, SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
 };
 
 /// The store's clock has its own origin, far from all others.
@@ -31,8 +31,11 @@ pub(crate) enum Key {
     Requests,
     /// The record of work done once for a key.
     Once(u64),
-    /// Finished jobs of one part of the ledger.
-    Archive(usize),
+    /// The newest jobs of the history.
+    HistoryHead,
+    HistoryPart(usize),
+    /// An object of the history that is written once.
+    Kept(Arc<str>),
 }
 
 /// What can be listed.
@@ -49,9 +52,8 @@ impl Key {
             Key::Presence(_) => Some(Folder::Presences),
             Key::Worker(_) => Some(Folder::Workers),
             Key::Inbox(_) => Some(Folder::Inboxes),
-            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Once(_) | Key::Archive(_) => {
-                None
-            }
+            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Once(_) => None,
+            Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) => None,
         }
     }
 }
@@ -68,7 +70,9 @@ pub(crate) enum Value {
     Inbox(Stamp, InboxDoc),
     Requests(Stamp, RequestsDoc),
     Once(Stamp, OnceRecord),
-    Archive(Vec<JobRecord>),
+    HistoryHead(Stamp, HistoryHead),
+    HistoryPart(Stamp, HistoryPart),
+    Kept(Kept),
     /// Nothing that can be read.
     Garbage(SeatProblem),
 }
@@ -97,6 +101,8 @@ shown_as! {
     ledger: Ledger => LedgerDoc;
     inbox: Inbox => InboxDoc;
     requests: Requests => RequestsDoc;
+    history_head: HistoryHead => HistoryHead;
+    history_part: HistoryPart => HistoryPart;
     once: Once => OnceRecord;
 }
 

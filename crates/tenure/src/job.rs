@@ -26,7 +26,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`JobList`] shows the jobs from outside. All of it runs on connections of its own: whatever happens here cannot delay a renewal.
+//! [`JobList`] shows the jobs from outside, [`JobHistory`] those that are over. All of it runs on connections of its own: whatever happens here cannot delay a renewal.
 //!
 //! # What is not promised
 //!
@@ -37,6 +37,7 @@ mod blob;
 mod carrier;
 mod dispatcher;
 mod documents;
+mod history;
 mod queue;
 mod requests;
 mod runner;
@@ -47,6 +48,7 @@ mod view;
 
 pub(crate) use dispatcher::Dispatching;
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
+pub use history::{HISTORY_PAGE_MAX, HistoryPage, HistoryQuery, HistoryRow, HistoryRuns, JobHistory};
 pub use queue::Queue;
 pub(crate) use requests::RequestsCodec;
 pub use runner::{Handlers, JobContext, JobOutcome, JobRunner, RunnerEnd, RunnerOptions};

@@ -127,7 +127,22 @@ impl Keys {
         WorkerId::new(name).ok()
     }
 
-    /// The folder of archived jobs, ending in `/`.
+    /// The key of the newest jobs of the history.
+    pub(crate) fn history_head(&self) -> String {
+        format!("{}/jobs/history/head.json", self.root)
+    }
+
+    /// The key of a part of the history.
+    pub(crate) fn history_part(&self, part: usize) -> String {
+        format!("{}/jobs/history/part-{part}.json", self.root)
+    }
+
+    /// The key of an object of the history that is written once.
+    pub(crate) fn kept(&self, name: &str) -> String {
+        format!("{}/jobs/done/{name}.json", self.root)
+    }
+
+    /// The folder of these, ending in `/`.
     pub(crate) fn done(&self) -> String {
         format!("{}/jobs/done/", self.root)
     }

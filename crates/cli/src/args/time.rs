@@ -31,6 +31,16 @@ pub(super) fn keep(text: &str) -> Result<u64, String> {
     within(text, 1000..=366 * 24 * HOUR_MS, "1s to 366d")
 }
 
+/// A moment in the past: how long ago, or one as it is written in RFC 3339.
+pub(super) fn past(text: &str) -> Result<SystemTime, String> {
+    const PAST: &str = "must be how long ago (10m, 2h, 3d) or a moment with its zone (2026-12-24T18:00:00Z)";
+    if let Some(ms) = parse_time_ms(text) {
+        return SystemTime::now().checked_sub(Duration::from_millis(ms)).ok_or_else(|| PAST.to_owned());
+    }
+    let timestamp: jiff::Timestamp = text.parse().map_err(|_| PAST.to_owned())?;
+    Ok(timestamp.into())
+}
+
 /// A moment: a time from now, or one as it is written in RFC 3339.
 pub(super) fn moment(text: &str) -> Result<SystemTime, String> {
     if let Some(ms) = parse_time_ms(text) {

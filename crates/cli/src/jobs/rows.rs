@@ -81,6 +81,15 @@ impl Row {
                 ahead_ms => say!("due        {}, in {}", moment(due_ms), span(ahead_ms)),
             }
         }
+        let since = |ms: i64| u64::try_from(ms).ok().filter(|ms| *ms > 0);
+        if let Some(began_ms) = since(job.began_ms) {
+            let took = since(job.ended_ms).map(|ended_ms| ended_ms.saturating_sub(began_ms));
+            let took = took.map_or_else(String::new, |took_ms| format!(", took {}", span(took_ms)));
+            say!("began      {}{took}", moment(began_ms));
+        }
+        if let Some(ended_ms) = since(job.ended_ms) {
+            say!("ended      {}", moment(ended_ms));
+        }
         let attempts = format!("attempt    {} of {}", job.begun(), job.limits.attempts_max);
         match self.0.worker() {
             Some(worker) => say!("{attempts}, on {worker}, given out in epoch {}", job.epoch.0),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::id::{CheckName, Label, ScheduleId};
 
-use tenure::job::{JobList, JobRecord};
+use tenure::job::{HistoryRuns, JobHistory, JobList, JobRecord, JobState};
 use tenure_plugins::checks::CheckHealth;
 use tenure_plugins::schedules::{Change, JobRow, Schedule, Timing, schedule_of};
 use tenure_plugins::work::Work;
@@ -111,10 +111,15 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
         Some(place) => place.schedules().list().await?,
         None => Default::default(),
     };
+    let runs = match &place {
+        Some(place) if !all.is_empty() => JobHistory::new(&place.lanes, &namespace).runs().await?,
+        Some(_) | None => Default::default(),
+    };
+    let runs_of = |schedule: &Schedule| runs.get(&schedule.id.series());
     let good: Vec<&Schedule> = all.values().filter_map(|read| read.as_ref().ok()).collect();
     let bad = all.iter().filter_map(|(id, read)| Some((id, read.as_ref().err()?)));
     if args.json {
-        let row = |schedule: &&Schedule| schedule.to_row(now_ms());
+        let row = |schedule: &&Schedule| schedule.to_row(runs_of(schedule), now_ms());
         let refused = bad.map(|(id, problems)| {
             let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
             json!({"id": id.as_str(), "problems": problems})
@@ -130,13 +135,14 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
         say!("no schedules in {namespace}");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["SCHEDULE", "WHEN", "STATE", "NEXT", "WORK", "NEEDS"]);
+    let mut table = Table::new(&["SCHEDULE", "WHEN", "STATE", "LAST", "NEXT", "WORK", "NEEDS"]);
     for schedule in good {
         table.row([
             schedule.id.to_string(),
             when(schedule),
             if schedule.enabled { "enabled".to_owned() } else { "paused".to_owned() },
-            schedule.next_ms(now_ms()).map_or_else(|| "-".to_owned(), moment),
+            runs_of(schedule).map_or_else(|| "-".to_owned(), last),
+            next(schedule),
             work(schedule),
             needs(schedule),
         ]);
@@ -148,6 +154,24 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
         complain_lines(&format!("tenure: {id} is invalid and will not run: {problems}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How its last run ended, and when.
+fn last(runs: &HistoryRuns) -> String {
+    let row = &runs.last;
+    let how = if row.state == JobState::Succeeded { "ok" } else { row.state.as_str() };
+    format!("{how} {}", moment(u64::try_from(row.ended_ms).unwrap_or(0)))
+}
+
+/// When its next job should begin, in its own zone.
+fn next(schedule: &Schedule) -> String {
+    let at = schedule.next_ms(now_ms()).and_then(|ms| i64::try_from(ms).ok());
+    let stamp = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    let Some(stamp) = stamp else { return "-".to_owned() };
+    match schedule.timing.zone().map(|zone| stamp.in_tz(zone)) {
+        Some(Ok(here)) => here.strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
+        Some(Err(_)) | None => stamp.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+    }
 }
 
 /// What its jobs do, for people.
@@ -183,17 +207,23 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     let schedule = schedules.get(&id).await?.ok_or_else(|| no_schedule(&id, &namespace))?;
     let health = schedules.health().await?.of(&id);
     let jobs = jobs_of(&place, &id).await?;
+    let runs = JobHistory::new(&place.lanes, &namespace).runs_of(&id.series()).await?;
     let rows = Row::all(&place, jobs).await?;
     if args.json {
         let rows: Vec<JobRow> = rows.into_iter().map(|row| row.0).collect();
-        let report = schedule.to_report(namespace.as_str(), &health, &rows, now_ms());
+        let report = schedule.to_report(namespace.as_str(), &health, &rows, runs.as_ref(), now_ms());
         say_json(&pretty(&json!(report))?);
         return Ok(ExitCode::SUCCESS);
     }
     say!("schedule   {}", schedule.id);
     say!("when       {}", when(&schedule));
     say!("state      {}", if schedule.enabled { "enabled" } else { "paused" });
-    say!("next       {}", schedule.next_ms(now_ms()).map_or_else(|| "-".to_owned(), moment));
+    if let Some(runs) = &runs {
+        let reason = &*runs.last.reason;
+        let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        say!("last       {}{why}", last(runs));
+    }
+    say!("next       {}", next(&schedule));
     if schedule.work.is_some() {
         say!("work       {}", work(&schedule));
     }

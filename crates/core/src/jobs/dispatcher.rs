@@ -20,6 +20,7 @@ pub(super) use io::{Sink, View};
 
 use super::asked::{Ask, RequestsDoc};
 use super::assign::Assign;
+use super::history::{History, HistoryNews};
 use super::inboxes::{InboxNews, Inboxes, Report, report};
 use super::ledger::{Ledger, LedgerNews};
 use super::lifecycle::{AtWorker, Judgement, conclude, due_at, judge};
@@ -28,6 +29,7 @@ use super::requests::{Requests, RequestsNews};
 use super::table::{AttemptEnd, Class, Clocks, Job, Table, Transition};
 use super::workers::Workers;
 use crate::document::{DocumentAnswer, State, Writer};
+use crate::election::Epoch;
 use crate::id::{JobId, SeriesId, WorkerId};
 use crate::machine::{Effect, In, Input, Machine, Now, Out, RequestId};
 use crate::mutants::Mutant;
@@ -43,6 +45,9 @@ pub struct Dispatcher<A> {
     inboxes: Inboxes,
     workers: Workers,
     asked: Requests,
+    history: History,
+    /// Jobs to cancel once it is known which endings are recorded.
+    cancels: Vec<JobId>,
     /// As last told.
     changes: Option<u64>,
     /// Submissions to shards that this leader does not own yet.
@@ -72,6 +77,8 @@ impl<A: Assign> Dispatcher<A> {
             inboxes: Inboxes::new(writer, &config),
             workers: Workers::default(),
             asked: Requests::new(writer),
+            history: History::new(writer, config.incarnation, &config.history),
+            cancels: Vec::new(),
             changes: None,
             config,
             waiting: Vec::new(),
@@ -87,9 +94,19 @@ impl<A: Assign> Dispatcher<A> {
         }
     }
 
-    /// Whether it may dispatch: it owns every shard that can be read, and the inboxes are known.
+    /// Whether it may dispatch: it owns every shard that can be read, and history and inboxes are known.
     pub fn is_ready(&self) -> bool {
-        self.inboxes.are_known() && !self.ended && self.ledger.is_adopted()
+        self.inboxes.are_known() && !self.ended && self.may_end_jobs()
+    }
+
+    /// Whether a job may end.
+    fn may_end_jobs(&self) -> bool {
+        self.ledger.is_adopted() && self.history.is_known()
+    }
+
+    /// Rows of the history that had to be dropped before their time.
+    pub fn history_dropped(&self) -> u64 {
+        self.history.dropped()
     }
 
     pub fn assign(&self) -> &A {
@@ -153,7 +170,7 @@ impl<A: Assign> Dispatcher<A> {
                     self.ledger.forget(&self.table, &name, upto);
                 }
             }
-            DispatchCommand::Cancel(id) => self.cancel(now, &id),
+            DispatchCommand::Cancel(id) => self.cancels.push(id),
             DispatchCommand::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
             DispatchCommand::Facts(facts) => {
                 self.assign.learn(facts);
@@ -215,15 +232,29 @@ impl<A: Assign> Dispatcher<A> {
                 }
             }
             DispatchAnswer::Requests(answer) => self.on_requests(now, id, answer),
-            DispatchAnswer::Archived(shard, done) => {
-                let mut archived = self.ledger.archived(now, id, shard, done);
-                // One that is tried again since then stays.
-                let is_over =
-                    |id: &JobId| self.table.get(id).is_some_and(|job| job.record().state.is_final());
-                archived.retain(|id| is_over(id) || Mutant::JobRetriedIsArchived.on());
-                archived.iter().for_each(|id| self.table.remove(id));
-                self.inboxes.ledger_changed();
+            DispatchAnswer::HistoryHead(answer) => {
+                let news = self.history.answered_head(now, id, answer);
+                self.table.skip_endings(self.history.last_ending(self.config.epoch));
+                self.on_history(&news);
             }
+            DispatchAnswer::HistoryPart(part, answer) => {
+                let news = self.history.answered_part(now, id, part, answer);
+                self.on_history(&news);
+            }
+            DispatchAnswer::Kept(done) => {
+                let Dispatcher { config, table, workers, history, wall_ms, .. } = self;
+                let view = View { now, wall_ms: *wall_ms, config, table, workers };
+                history.kept(&view, id, done);
+            }
+            DispatchAnswer::Recalled(rows) => self.history.recalled(id, rows),
+        }
+    }
+
+    fn on_history(&mut self, news: &HistoryNews) {
+        match news {
+            HistoryNews::Nothing => {}
+            HistoryNews::Unreadable => self.counts.rejected += 1,
+            HistoryNews::Superseded => self.ended = true,
         }
     }
 
@@ -235,6 +266,9 @@ impl<A: Assign> Dispatcher<A> {
                 let all = records.len();
                 records.retain(|record| self.ledger.shard_of(&record.series) == shard);
                 self.counts.rejected += (all - records.len()) as u64;
+                for record in records.iter().filter(|record| record.state.is_final()) {
+                    self.history.ended(now, self.config.history.delay_ms, record);
+                }
                 self.table.load(&self.ledger, self.clocks(now), shard, records);
                 self.inboxes.mark_all();
             }
@@ -349,6 +383,7 @@ impl<A: Assign> Dispatcher<A> {
         }
         self.admit(now, out);
         self.serve(now);
+        self.forget_finished(now);
         if self.is_ready() {
             self.judge(now);
             self.tell_loads();
@@ -356,18 +391,21 @@ impl<A: Assign> Dispatcher<A> {
             let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
             changed.iter().for_each(|id| self.retime(now, id));
         }
-        let Dispatcher { config, table, ledger, inboxes, workers, asked, requests, .. } = self;
+        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, requests, .. } = self;
         inboxes.mark(std::mem::take(&mut table.news.inboxes));
         let (view, sink) = (View { now, wall_ms, config, table, workers }, &mut Sink { requests, out });
         ledger.send(&view, sink);
         asked.send(now, |ask| is_served(table, ledger, ask), sink);
-        if ledger.is_adopted() {
+        // A shard that cannot be read may hold endings of former epochs.
+        let from = if ledger.blocked() == 0 { Epoch(0) } else { config.epoch };
+        let from = ledger.is_adopted().then_some(from);
+        history.send(&view, |job| job.is_confirmed(ledger), from, sink);
+        if ledger.is_adopted() && history.is_known() {
             inboxes.find(now, sink);
-        }
-        if ledger.is_adopted() && inboxes.are_known() {
-            inboxes.poll(&view, sink);
-            inboxes.send(&view, ledger, sink);
-            ledger.archive(&view, inboxes, asked, sink);
+            if inboxes.are_known() {
+                inboxes.poll(&view, sink);
+                inboxes.send(&view, ledger, sink);
+            }
         }
         self.tell(out);
     }
@@ -375,6 +413,20 @@ impl<A: Assign> Dispatcher<A> {
     fn change(&mut self, now: Time, id: &JobId, transition: Transition) {
         let clocks = self.clocks(now);
         self.table.change(&mut self.ledger, clocks, id, transition);
+        if let Some(record) = self.table.get(id).map(Job::record).filter(|record| record.state.is_final()) {
+            self.history.ended(now, self.config.history.delay_ms, record);
+        }
+    }
+
+    /// Finished jobs leave the ledger when there are many of them, and when somebody asks for it.
+    fn forget_finished(&mut self, now: Time) {
+        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, wall_ms, .. } = self;
+        let view = View { now, wall_ms: *wall_ms, config, table, workers };
+        let forgotten = ledger.forget_finished(&view, inboxes, asked, history);
+        if !forgotten.is_empty() {
+            forgotten.iter().for_each(|id| self.table.remove(id));
+            self.inboxes.ledger_changed();
+        }
     }
 
     /// Admits submissions whose shard this leader owns.
@@ -396,6 +448,9 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Does what is asked for in the document of requests. What there is no room for waits there.
     fn serve(&mut self, now: Time) {
+        if self.may_end_jobs() {
+            std::mem::take(&mut self.cancels).iter().for_each(|id| self.cancel(now, id));
+        }
         for asked in self.asked.entries().to_vec() {
             match asked.ask {
                 Ask::Submit(record) => self.create_once(now, unbegun(record)),
@@ -409,8 +464,8 @@ impl<A: Assign> Dispatcher<A> {
                     Some(_) => {}
                 },
                 // A job that is asked for and called off in the same document is found here, too.
-                Ask::Cancel(id) if self.ledger.is_adopted() => self.cancel(now, &id),
-                // The archive takes out what is to be removed.
+                Ask::Cancel(id) if self.may_end_jobs() => self.cancel(now, &id),
+                // What is to be removed is forgotten once nothing needs it.
                 Ask::Cancel(_) | Ask::Remove(_) => {}
             }
         }
@@ -538,8 +593,9 @@ impl<A: Assign> Dispatcher<A> {
         let retry = (retries && self.retry_at > now).then_some(self.retry_at);
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);
+        let history = self.history.due_at(now, &self.config.history);
         let others = [self.inboxes.due_at(now), self.table.due_at(now), self.asked.due_at(now)];
-        [retry, ledger].into_iter().chain(others).flatten().min()
+        [retry, ledger, history].into_iter().chain(others).flatten().min()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the tests of the parts start from.
 
 use super::dispatcher::{DispatchRequest, DispatcherConfig, Sink, View};
+use super::history::HistoryLimits;
 use super::ledger::Ledger;
 use super::model::{JobLimits, JobRecord, LedgerDoc};
 use super::table::{Clocks, Table, Transition};
@@ -14,6 +15,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub(super) const WRITER: Writer = Writer::Owner { epoch: Epoch(2), me: Incarnation(7) };
+
+pub(super) const HISTORY: HistoryLimits = HistoryLimits {
+    parts: 2,
+    delay_ms: 0,
+    head_rows: 6,
+    part_rows: 8,
+    chunk_rows: 4,
+    chunks: 50,
+    retention_ms: 100_000,
+};
 
 pub(super) fn name<T: FromStr<Err = IdError>>(text: &str) -> T {
     text.parse().expect("a valid name")
@@ -32,6 +43,7 @@ pub(super) fn config() -> DispatcherConfig {
         margin_ms: 500,
         retire_ms: 5000,
         keep_finished: 2,
+        history: HISTORY,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::RETRY;
 use super::dispatcher::{DispatchRequest, Sink, SubmitAnswer, View};
+use super::history::History;
 use super::inboxes::Inboxes;
 use super::lifecycle::kept_until;
 use super::model::{JOB_OBJECT_MAX_WEIGHT, JOB_SERIES_MAX, JobRecord, LedgerDoc, job_shard};
@@ -15,16 +16,15 @@ use crate::id::{JobId, SeriesId};
 use crate::machine::RequestId;
 use crate::mutants::Mutant;
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Shard {
     document: Document,
     /// The highest watermark of each series.
     series: BTreeMap<SeriesId, u64>,
-    /// No search for jobs to archive before this.
-    archive_at: Time,
-    archiving: Option<(RequestId, Vec<JobId>)>,
+    /// No search for jobs to forget before this.
+    forget_at: Time,
     /// Since when a job has waited for another reason than the one on the store. Not worth an immediate write of its own.
     stale_since: Option<Time>,
 }
@@ -45,8 +45,6 @@ pub(super) enum LedgerNews {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Ledger {
     shards: Vec<Shard>,
-    /// No archiving before this: the last try failed.
-    archive_due: Time,
 }
 
 impl Ledger {
@@ -55,11 +53,10 @@ impl Ledger {
         let shard = Shard {
             document: Document::new(rules),
             series: BTreeMap::new(),
-            archive_at: Time(0),
-            archiving: None,
+            forget_at: Time(0),
             stale_since: None,
         };
-        Ledger { shards: vec![shard; shards], archive_due: Time(0) }
+        Ledger { shards: vec![shard; shards] }
     }
 
     pub(super) fn shard_of(&self, series: &SeriesId) -> usize {
@@ -198,78 +195,60 @@ impl Ledger {
         }
     }
 
-    // ---- the archive ----
+    // ---- finished jobs ----
 
     /// Whether a shard holds more finished jobs than it keeps, or has little room left.
-    fn may_archive(&self, view: &View<'_>, shard: usize) -> bool {
+    fn has_many(&self, view: &View<'_>, shard: usize) -> bool {
         let jobs = &view.table.index().shards[shard];
         let enough = (jobs.is_crowded() && jobs.finished >= 8) || jobs.finished > view.config.keep_finished;
-        enough && self.is_owned(shard) && self.shards[shard].archiving.is_none()
+        enough && self.is_owned(shard)
     }
 
-    /// Archives finished jobs in batches, once nothing of them is left in an inbox and nobody can ask for them again.
-    pub(super) fn archive(
+    /// The finished jobs that leave their shards: the history has them, nothing of them is left in an inbox, and nobody can ask
+    /// for them again.
+    pub(super) fn forget_finished(
         &mut self,
         view: &View<'_>,
         inboxes: &Inboxes,
         requests: &Requests,
-        sink: &mut Sink<'_>,
-    ) {
+        history: &History,
+    ) -> Vec<JobId> {
         let View { now, config, table, .. } = *view;
+        let mut forgotten = Vec::new();
         for shard in 0..self.shards.len() {
             let over = |job: &&Job| {
-                let recorded = job.record().state.is_final() && job.is_confirmed(self);
+                let record = job.record();
+                let recorded = record.state.is_final() && job.is_confirmed(self) && history.has(record);
                 // A second request to try it again may still be on its way, and must find it.
                 let unasked = kept_until(job).is_none_or(|until| now >= until);
-                recorded && inboxes.is_gone(job) && requests.is_done_with(job.record()) && unasked
+                recorded && inboxes.is_gone(job) && requests.is_done_with(record) && unasked
             };
-            if self.is_owned(shard) && self.shards[shard].archiving.is_none() && now >= self.archive_due {
-                let here = |job: &&Job| self.shard_of(&job.record().series) == shard;
-                let removed = requests.removals().filter_map(|id| table.get(id)).filter(here).filter(over);
-                let removed: BTreeMap<&JobId, &Job> = removed.map(|job| (&job.record().id, job)).collect();
-                if !removed.is_empty() {
-                    self.put_away(shard, removed.into_values(), sink);
-                    continue;
+            let here = |job: &&Job| self.shard_of(&job.record().series) == shard && self.is_owned(shard);
+            let removals = requests.removals().filter_map(|id| table.get(id)).filter(here).filter(over);
+            let mut gone: BTreeSet<JobId> = removals.map(|job| job.record().id.clone()).collect();
+            if self.has_many(view, shard) && now >= self.shards[shard].forget_at {
+                let crowded = table.index().shards[shard].is_crowded();
+                let mut done: Vec<&Job> = table.of_shard(shard).filter(over).collect();
+                if done.len() <= config.keep_finished && !(crowded && done.len() >= 8) {
+                    // They are still in inboxes, or not in the history yet.
+                    let pause_ms = if crowded { config.fast_ms } else { config.slow_ms };
+                    self.shards[shard].forget_at = now + pause_ms;
+                } else {
+                    // Somebody may still want to try again what is not done.
+                    done.sort_by_key(|job| {
+                        let record = job.record();
+                        (record.may_be_retried(), job.times().state_since, record.watermark)
+                    });
+                    let half = done.len().div_ceil(2).max(1);
+                    gone.extend(done[..half].iter().map(|job| job.record().id.clone()));
                 }
             }
-            let due = self.shards[shard].archive_at.max(self.archive_due);
-            if !self.may_archive(view, shard) || now < due {
-                continue;
+            if !gone.is_empty() {
+                self.touch(shard);
+                forgotten.extend(gone);
             }
-            let crowded = table.index().shards[shard].is_crowded();
-            let mut done: Vec<&Job> = table.of_shard(shard).filter(over).collect();
-            if done.len() <= config.keep_finished && !(crowded && done.len() >= 8) {
-                // They are still in inboxes.
-                let pause_ms = if crowded { config.fast_ms } else { config.slow_ms };
-                self.shards[shard].archive_at = now + pause_ms;
-                continue;
-            }
-            // Somebody may still want to try again what is not done.
-            let order =
-                |job: &&Job| (job.record().may_be_retried(), job.times().state_since, job.record().watermark);
-            done.sort_by_key(order);
-            done.truncate(done.len().div_ceil(2).max(1));
-            self.put_away(shard, done.into_iter(), sink);
         }
-    }
-
-    fn put_away<'j>(&mut self, shard: usize, jobs: impl Iterator<Item = &'j Job>, sink: &mut Sink<'_>) {
-        let records: Vec<JobRecord> = jobs.map(|job| job.record().clone()).collect();
-        let ids = records.iter().map(|record| record.id.clone()).collect();
-        let id = sink.send(DispatchRequest::Archive(shard, records));
-        self.shards[shard].archiving = Some((id, ids));
-    }
-
-    /// Returns the jobs that are in the archive now, and leave the shard.
-    pub(super) fn archived(&mut self, now: Time, id: RequestId, shard: usize, done: bool) -> Vec<JobId> {
-        let archiving = &mut self.shards[shard].archiving;
-        let Some((_, ids)) = archiving.take_if(|(flight, _)| *flight == id) else { return Vec::new() };
-        if !done {
-            self.archive_due = now + RETRY.max_ms;
-            return Vec::new();
-        }
-        self.touch(shard);
-        ids
+        forgotten
     }
 
     /// The next time after now at which something is due by time alone.
@@ -278,9 +257,9 @@ impl Ledger {
         let idle = self.shards.iter().filter(|shard| !shard.document.is_busy());
         let idle = idle
             .flat_map(|shard| [Some(shard.document.due()), shard.stale_since.map(|since| since + slow_ms)]);
-        let archives = self.shards.iter().enumerate();
-        let archives = archives.map(|(at, shard)| self.may_archive(view, at).then_some(shard.archive_at));
-        let times = idle.chain(archives).chain([Some(self.archive_due)]).flatten();
+        let crowded = self.shards.iter().enumerate();
+        let crowded = crowded.map(|(at, shard)| self.has_many(view, at).then_some(shard.forget_at));
+        let times = idle.chain(crowded).flatten();
         times.filter(|at| *at > view.now).min()
     }
 }

@@ -253,6 +253,11 @@ pub struct JobRecord {
     pub worker: Option<WorkerId>,
     /// The epoch of the leader that last changed it.
     pub epoch: Epoch,
+    /// Its number among the jobs that ended in that epoch, in order; 0 while it is open.
+    pub ending: u64,
+    /// When its last attempt began and when it ended, by the leader's wall clock in ms; 0 if it did not.
+    pub began_ms: i64,
+    pub ended_ms: i64,
     /// Somebody asked to cancel it.
     pub cancel: bool,
     /// Its last attempt was given up before there was a result; a result that still arrives is late.
@@ -290,6 +295,9 @@ impl JobRecord {
             retries: 0,
             worker: None,
             epoch: Epoch(0),
+            ending: 0,
+            began_ms: 0,
+            ended_ms: 0,
             cancel: false,
             given_up: false,
             reason: Arc::from(""),
@@ -426,12 +434,16 @@ pub struct InboxDoc {
 
 /// The shard of a series: the same for every leader.
 pub fn job_shard(series: &SeriesId, shards: usize) -> usize {
-    // FNV-1a: short, stable, and not tied to any library.
-    let hash = series.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    (hash(series.as_str()) % shards.max(1) as u64) as usize
+}
+
+/// FNV-1a: short, stable, and not tied to any library.
+pub(super) fn hash(text: &str) -> u64 {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     // FNV's low bits depend only on the low bits of the text.
-    ((hash ^ (hash >> 32)) % shards.max(1) as u64) as usize
+    hash ^ (hash >> 32)
 }
 
 #[cfg(test)]

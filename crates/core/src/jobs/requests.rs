@@ -84,7 +84,7 @@ impl Requests {
     pub(super) fn is_done_with(&self, record: &JobRecord) -> bool {
         let known = matches!(self.document.state(), State::Found | State::Owned);
         let asked = self.doc().is_some_and(|doc| doc.submits(&record.id));
-        record.watermark > 0 || Mutant::JobArchivedWhileAsked.on() || (known && !asked)
+        record.watermark > 0 || Mutant::JobForgottenWhileAsked.on() || (known && !asked)
     }
 
     pub(super) fn answered(

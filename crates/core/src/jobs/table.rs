@@ -181,6 +181,8 @@ impl Job {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Table {
     epoch: Epoch,
+    /// The number of the last ending in this epoch.
+    endings: u64,
     jobs: BTreeMap<JobId, Job>,
     index: Index,
     pub(super) news: News,
@@ -192,6 +194,7 @@ impl Table {
     pub(super) fn new(epoch: Epoch, shards: usize) -> Table {
         Table {
             epoch,
+            endings: 0,
             jobs: BTreeMap::new(),
             index: Index::of(shards, [].into_iter()),
             news: News::default(),
@@ -260,9 +263,15 @@ impl Table {
                 job.record.attempt += 1;
                 job.record.worker = Some(worker);
                 job.record.given_up = false;
+                job.record.began_ms = 0;
                 job.become_recorded(now, epoch, to, "");
             }
-            Transition::Claim(state) => job.become_claimed(now, state),
+            Transition::Claim(state) => {
+                if job.record.began_ms == 0 {
+                    job.record.began_ms = clocks.wall_ms;
+                }
+                job.become_claimed(now, state);
+            }
             Transition::Requeue { attempt, pause_ms, reason } => {
                 job.end_attempt(now, attempt);
                 job.times.not_before = now + pause_ms;
@@ -279,6 +288,7 @@ impl Table {
                 job.record.cancel = false;
                 job.record.result = Arc::from([]);
                 job.record.not_before_ms = clocks.wall_ms;
+                (job.record.ending, job.record.began_ms, job.record.ended_ms) = (0, 0, 0);
                 job.times = Times { known_since: now, state_since: now, waits_since: now, not_before: now };
                 job.pausing = false;
                 job.become_recorded(now, epoch, to, "");
@@ -286,6 +296,8 @@ impl Table {
             Transition::End { attempt, reason, .. } => {
                 job.end_attempt(now, attempt);
                 job.become_recorded(now, epoch, to, &reason);
+                self.endings += 1;
+                (job.record.ending, job.record.ended_ms) = (self.endings, clocks.wall_ms);
                 if !job.record.may_be_retried() {
                     job.record.payload = Arc::from([]);
                 }
@@ -317,6 +329,9 @@ impl Table {
             state: new.state,
             worker: new.worker,
             epoch: self.epoch,
+            ending: new.ending,
+            began_ms: new.began_ms,
+            ended_ms: new.ended_ms,
             cancel: new.cancel,
             given_up: new.given_up,
             reason: new.reason,
@@ -332,12 +347,20 @@ impl Table {
         self.touch(ledger, &id);
     }
 
+    /// Endings up to this number have been recorded in this epoch, by an earlier life of this leader.
+    pub(super) fn skip_endings(&mut self, upto: u64) {
+        self.endings = self.endings.max(upto);
+    }
+
     /// A shard as a former leader left it.
     pub(super) fn load(&mut self, ledger: &Ledger, clocks: Clocks, shard: usize, records: Vec<JobRecord>) {
         for id in self.index.shards[shard].ids.clone() {
             self.remove(&id);
         }
         for record in records {
+            if record.epoch == self.epoch {
+                self.endings = self.endings.max(record.ending);
+            }
             let told = Some((record.state, record.attempt));
             self.insert(ledger, clocks, record, told);
         }

@@ -8,15 +8,26 @@ use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stam
 use tenure_core::machine::{Effect, In, Input, Machine, Now, Out, Request};
 use tenure_core::{
     Ask, Asked, Assign, Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest,
-    Dispatcher, DispatcherConfig, Entry, EntryState, Epoch, Expect, InboxDoc, InboxListed, Incarnation,
-    JobId, JobLimits, JobRecord, JobState, LedgerDoc, Load, NoWorker, Nonce, Outcome, OutcomeKind, RequestId,
-    RequestsDoc, Serves, Time, Version, WorkerId, WriteAnswer,
+    Dispatcher, DispatcherConfig, Entry, EntryState, Epoch, Expect, HistoryHead, HistoryLimits, HistoryPart,
+    InboxDoc, InboxListed, Incarnation, JobId, JobLimits, JobRecord, JobState, Kept, LedgerDoc, Load,
+    NoWorker, Nonce, Outcome, OutcomeKind, RequestId, RequestsDoc, Serves, Time, Version, WorkerId,
+    WriteAnswer,
 };
 
 pub(crate) const ME: Incarnation = Incarnation(7);
 pub(crate) const FORMER: Incarnation = Incarnation(3);
 /// The life of every worker.
 pub(crate) const LIFE: Incarnation = Incarnation(50);
+
+pub(crate) const HISTORY: HistoryLimits = HistoryLimits {
+    parts: 2,
+    delay_ms: 0,
+    head_rows: 6,
+    part_rows: 8,
+    chunk_rows: 4,
+    chunks: 500,
+    retention_ms: 100_000,
+};
 
 pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
     text.parse().expect("valid")
@@ -140,7 +151,10 @@ pub(crate) fn ledger_written(request: DispatchRequest) -> Stored<LedgerDoc> {
         | DispatchRequest::Inbox(..)
         | DispatchRequest::ListInboxes
         | DispatchRequest::Requests(_)
-        | DispatchRequest::Archive(..)) => panic!("{other:?}"),
+        | DispatchRequest::HistoryHead(_)
+        | DispatchRequest::HistoryPart(..)
+        | DispatchRequest::Keep(..)
+        | DispatchRequest::Recall(_)) => panic!("{other:?}"),
     }
 }
 
@@ -152,7 +166,10 @@ pub(crate) fn inbox_written(request: DispatchRequest) -> Stored<InboxDoc> {
         | DispatchRequest::Inbox(..)
         | DispatchRequest::ListInboxes
         | DispatchRequest::Requests(_)
-        | DispatchRequest::Archive(..)) => panic!("{other:?}"),
+        | DispatchRequest::HistoryHead(_)
+        | DispatchRequest::HistoryPart(..)
+        | DispatchRequest::Keep(..)
+        | DispatchRequest::Recall(_)) => panic!("{other:?}"),
     }
 }
 
@@ -169,6 +186,7 @@ pub(crate) fn config() -> DispatcherConfig {
         margin_ms: 500,
         retire_ms: 5000,
         keep_finished: 2,
+        history: HISTORY,
     }
 }
 
@@ -260,10 +278,22 @@ fn request_words(request: &DispatchRequest) -> String {
             format!("write requests {}: {}; {} served", over(expect), jobs.join(", "), body.taken.len())
         }
         DispatchRequest::Requests(DocumentRequest::Remove) => panic!("it removes no requests"),
-        DispatchRequest::Archive(part, records) => {
-            let ids: Vec<&str> = records.iter().map(|record| record.id.as_str()).collect();
-            format!("archive {part}: {}", ids.join(", "))
+        DispatchRequest::HistoryHead(DocumentRequest::Read { .. }) => "read history".to_owned(),
+        DispatchRequest::HistoryHead(DocumentRequest::Write { body, .. }) => {
+            let ids: Vec<&str> = body.jobs.iter().map(|(_, record)| record.id.as_str()).collect();
+            format!("write history: {}", ids.join(", "))
         }
+        DispatchRequest::HistoryPart(part, DocumentRequest::Read { .. }) => format!("read part {part}"),
+        DispatchRequest::HistoryPart(part, DocumentRequest::Write { body, .. }) => {
+            let rows: usize = body.rows.values().map(Vec::len).sum();
+            let chunks: usize = body.chunks.values().map(Vec::len).sum();
+            format!("write part {part} upto {}: {rows} rows, {chunks} chunks", body.upto)
+        }
+        DispatchRequest::HistoryHead(DocumentRequest::Remove)
+        | DispatchRequest::HistoryPart(_, DocumentRequest::Remove) => panic!("it removes no history"),
+        DispatchRequest::Keep(_, Kept::Jobs(jobs)) => format!("keep {} jobs", jobs.len()),
+        DispatchRequest::Keep(_, Kept::Rows(rows)) => format!("keep {} rows", rows.len()),
+        DispatchRequest::Recall(_) => "recall".to_owned(),
     }
 }
 
@@ -278,7 +308,13 @@ pub(crate) struct Driver {
     /// What is asked of the leader, for tests that are about that: the others are not told of its looks.
     pub(crate) is_asked: bool,
     pub(crate) asked: BTreeMap<(), (Stored<RequestsDoc>, u64)>,
+    /// The history, for tests that are about that.
+    pub(crate) is_history: bool,
+    pub(crate) head: BTreeMap<(), (Stored<HistoryHead>, u64)>,
+    pub(crate) parts: BTreeMap<usize, (Stored<HistoryPart>, u64)>,
+    pub(crate) kept: BTreeMap<Arc<str>, Kept>,
     pub(crate) versions: u64,
+    aside: u64,
     requests: BTreeSet<RequestId>,
     nonces: BTreeSet<u64>,
     tokens: u64,
@@ -305,7 +341,12 @@ impl Driver {
             inboxes: BTreeMap::new(),
             is_asked: false,
             asked: BTreeMap::new(),
+            is_history: false,
+            head: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            kept: BTreeMap::new(),
             versions: 0,
+            aside: 0,
             requests: BTreeSet::new(),
             nonces: BTreeSet::new(),
             tokens: 0,
@@ -357,17 +398,29 @@ impl Driver {
     pub(crate) fn step(&mut self, input: In<Core>, out: &mut Vec<Out<Core>>) {
         let now = Now { at: Time(self.now), wall_ms: self.now as i64 };
         self.core.handle(now, input, out);
-        // Nobody asks for anything, unless a test is about that.
-        let is_look = |effect: &Out<Core>| {
-            let look = |request: &DispatchRequest| {
-                matches!(request, DispatchRequest::Requests(DocumentRequest::Read { .. }))
+        // Nobody asks for anything, and the history is as it should be, unless a test is about that.
+        let (is_asked, is_history) = (self.is_asked, self.is_history);
+        let is_aside = |effect: &Out<Core>| {
+            let aside = |request: &DispatchRequest| match request {
+                DispatchRequest::Requests(DocumentRequest::Read { .. }) => !is_asked,
+                DispatchRequest::HistoryHead(_)
+                | DispatchRequest::HistoryPart(..)
+                | DispatchRequest::Keep(..)
+                | DispatchRequest::Recall(_) => !is_history,
+                DispatchRequest::Requests(_)
+                | DispatchRequest::Ledger(..)
+                | DispatchRequest::Inbox(..)
+                | DispatchRequest::ListInboxes => false,
             };
-            matches!(effect, Effect::Request(_, request) if look(request))
+            matches!(effect, Effect::Request(_, request) if aside(request))
         };
-        while let Some(place) = out.iter().position(is_look).filter(|_| !self.is_asked) {
-            let Effect::Request(id, _) = out.remove(place) else { unreachable!("it is a request") };
-            let absent = DispatchAnswer::Requests(DocumentAnswer::Read(Read::Absent));
-            self.core.handle(now, Input::Answer(id, absent), out);
+        while let Some(place) = out.iter().position(is_aside) {
+            let Effect::Request(id, request) = out.remove(place) else { unreachable!("it is a request") };
+            // Versions of what nobody looks at are nobody's business.
+            std::mem::swap(&mut self.versions, &mut self.aside);
+            let answer = self.outcome(request);
+            std::mem::swap(&mut self.versions, &mut self.aside);
+            self.core.handle(now, Input::Answer(id, answer), out);
             self.core.handle(now, Input::Wake, out);
         }
     }
@@ -383,11 +436,15 @@ impl Driver {
                     | DispatchRequest::Inbox(..)
                     | DispatchRequest::ListInboxes
                     | DispatchRequest::Requests(_)
-                    | DispatchRequest::Archive(..) => None,
+                    | DispatchRequest::HistoryHead(_)
+                    | DispatchRequest::HistoryPart(..)
+                    | DispatchRequest::Keep(..)
+                    | DispatchRequest::Recall(_) => None,
                 };
                 if let Some(Stamp { epoch, owner, nonce }) = stamp {
                     assert!(self.nonces.insert(nonce.sequence), "{nonce:?} again");
-                    assert_eq!((*epoch, *owner, nonce.incarnation), (self.config.epoch, ME, ME));
+                    let me = self.config.incarnation;
+                    assert_eq!((*epoch, *owner, nonce.incarnation), (self.config.epoch, me, me));
                 }
                 let words = request_words(&request);
                 self.open.push((id, request));
@@ -452,7 +509,10 @@ impl Driver {
             | DispatchRequest::Inbox(..)
             | DispatchRequest::ListInboxes
             | DispatchRequest::Requests(_)
-            | DispatchRequest::Archive(..)) => panic!("{other:?} is no write"),
+            | DispatchRequest::HistoryHead(_)
+            | DispatchRequest::HistoryPart(..)
+            | DispatchRequest::Keep(..)
+            | DispatchRequest::Recall(_)) => panic!("{other:?} is no write"),
         };
         self.tell(self.now, Input::Answer(id, answer))
     }
@@ -498,7 +558,21 @@ impl Driver {
             DispatchRequest::Requests(request) => {
                 DispatchAnswer::Requests(serve(&mut self.asked, &mut self.versions, (), request))
             }
-            DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(part, true),
+            DispatchRequest::HistoryHead(request) => {
+                DispatchAnswer::HistoryHead(serve(&mut self.head, &mut self.versions, (), request))
+            }
+            DispatchRequest::HistoryPart(part, request) => {
+                let answer = serve(&mut self.parts, &mut self.versions, part, request);
+                DispatchAnswer::HistoryPart(part, answer)
+            }
+            DispatchRequest::Keep(name, kept) => {
+                assert!(self.kept.insert(name, kept).is_none(), "the name was used before");
+                DispatchAnswer::Kept(true)
+            }
+            DispatchRequest::Recall(name) => match self.kept.get(&name) {
+                Some(Kept::Rows(rows)) => DispatchAnswer::Recalled(Some(rows.clone())),
+                other => panic!("no chunk: {other:?}"),
+            },
         }
     }
 
@@ -537,6 +611,59 @@ impl Driver {
             assert!(said.len() < 500, "it never rests: {said:#?}");
         }
         said
+    }
+
+    /// Answers everything but what begins with these words.
+    pub(crate) fn serve_but(&mut self, words: &str) {
+        let waits = |(_, request): &(RequestId, DispatchRequest)| !request_words(request).starts_with(words);
+        while let Some(place) = self.open.iter().position(waits) {
+            let (id, request) = self.open.remove(place);
+            let answer = self.outcome(request);
+            self.tell(self.now, Input::Answer(id, answer));
+        }
+    }
+
+    /// Time passes, and nobody answers anything.
+    pub(crate) fn pass_without_answers(&mut self, until: u64) {
+        while let Some(at) = self.at().filter(|at| *at <= until) {
+            self.wake(at);
+        }
+        self.now = until;
+    }
+
+    /// The next leader, on the same store.
+    pub(crate) fn succeeded_by(self, config: DispatcherConfig) -> Driver {
+        let Driver {
+            now,
+            ledgers,
+            inboxes,
+            asked,
+            is_asked,
+            is_history,
+            head,
+            parts,
+            kept,
+            versions,
+            aside,
+            ..
+        } = self;
+        let next = Driver::new(config);
+        let mut next = Driver {
+            ledgers,
+            inboxes,
+            asked,
+            is_asked,
+            is_history,
+            head,
+            parts,
+            kept,
+            versions,
+            aside,
+            ..next
+        };
+        next.workers(now, &["w1", "w2"]);
+        next.serve();
+        next
     }
 
     /// An input, and everything that follows from it.

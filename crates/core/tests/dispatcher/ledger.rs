@@ -307,7 +307,7 @@ fn a_series_is_forgotten_when_nothing_of_it_is_left_and_no_later_watermark_was_u
     assert_eq!(driver.all(2000, forget("s", 5)), [""; 0], "a job of it is there");
     driver.all(2000, cancel("t5"));
     let story = driver.pass(3000);
-    assert_eq!(story, ["3000 archive 0: t5; write ledger 0 over 3: u3 queued"], "put away");
+    assert_eq!(story, ["3000 write ledger 0 over 3: u3 queued"], "forgotten");
     assert_eq!(driver.all(3000, forget("s", 4)), [""; 0], "a later watermark was used");
     assert_eq!(driver.all(3000, forget("v", 4)), [""; 0], "nobody knows it");
     assert_eq!(driver.all(3000, forget("s", 5)), ["write ledger 0 over 4: u3 queued"]);
@@ -393,32 +393,19 @@ fn ids(prefix: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn finished_jobs_are_kept_up_to_a_number_and_the_older_half_is_put_away() {
+fn finished_jobs_are_kept_up_to_a_number_and_the_older_half_is_forgotten() {
     let mut driver = Driver::ready(config());
     finished(&mut driver, 2000, &ids("a", 2));
     assert_eq!(driver.pass(9000), [""; 0], "so many are kept");
     finished(&mut driver, 9000, &ids("b", 1));
     // They are looked through every slow interval.
     let story = driver.pass(12_000);
-    assert_eq!(story, ["10000 archive 0: a0, a1; write ledger 0 over 6: b0 cancelled to be called off"]);
+    assert_eq!(story, ["10000 write ledger 0 over 6: b0 cancelled to be called off"]);
     assert_eq!(driver.core.jobs().count(), 1);
 }
 
 #[test]
-fn what_could_not_be_put_away_stays_and_is_tried_again_after_ten_seconds() {
-    let mut driver = Driver::ready(config());
-    finished(&mut driver, 2000, &ids("a", 3));
-    assert_eq!(driver.wake(3000), ["archive 0: a0, a1"]);
-    assert_eq!(driver.wake(3500), [""; 0], "one batch at a time");
-    assert_eq!(driver.unanswered("archive"), [""; 0]);
-    assert_eq!((driver.at(), driver.core.jobs().count()), (Some(13_500), 3));
-    assert_eq!(driver.wake(13_499), [""; 0]);
-    assert_eq!(driver.wake(13_500), ["archive 0: a0, a1"]);
-    assert_eq!(driver.answer("archive"), ["write ledger 0 over 4: a2 cancelled to be called off"]);
-}
-
-#[test]
-fn the_oldest_are_put_away_first_and_by_their_watermarks() {
+fn the_oldest_are_forgotten_first_and_by_their_watermarks() {
     let mut driver = Driver::ready(DispatcherConfig { keep_finished: 3, ..config() });
     let batch = |driver: &mut Driver, now: u64, records: Vec<JobRecord>| {
         let ids: Vec<JobId> = records.iter().map(|record| record.id.clone()).collect();
@@ -431,11 +418,12 @@ fn the_oldest_are_put_away_first_and_by_their_watermarks() {
     batch(&mut driver, 2100, vec![job_at("a", "s", 7), job_at("c", "u", 5), job_at("b", "t", 6)]);
     driver.serve();
     let story = driver.pass(4000);
-    assert!(story[0].starts_with("3100 archive 0: z, c; "), "{story:?}");
+    let left: Vec<&str> = driver.core.jobs().map(|record| record.id.as_str()).collect();
+    assert_eq!(left, ["a", "b"], "{story:?}");
 }
 
 #[test]
-fn a_crowded_shard_puts_away_what_is_over_from_eight_on() {
+fn a_crowded_shard_forgets_what_is_over_from_eight_on() {
     let mut driver = Driver::ready(DispatcherConfig { keep_finished: 100, ..config() });
     let open = JOB_OBJECT_MAX_WEIGHT / 2 - 8 * 2560;
     driver.submit(2000, vec![heavy("open", open)]);
@@ -443,8 +431,11 @@ fn a_crowded_shard_puts_away_what_is_over_from_eight_on() {
     assert_eq!(driver.pass(4000), [""; 0]);
     finished(&mut driver, 4000, &ids("b", 1));
     assert_eq!(driver.pass(6000), [""; 0], "half full to the byte");
-    let said = driver.submit(6000, vec![heavy("more", 2560)]);
-    assert_eq!(said[1], "archive 0: a0, a1, a2, a3");
+    driver.submit(6000, vec![heavy("more", 2560)]);
+    driver.serve();
+    driver.wake(6100);
+    let left: Vec<&str> = driver.core.jobs().map(|record| record.id.as_str()).collect();
+    assert_eq!(left, ["a4", "a5", "a6", "b0", "more", "open"]);
 }
 
 #[test]
@@ -455,7 +446,7 @@ fn a_crowded_shard_with_seven_that_are_over_waits() {
     assert_eq!(driver.pass(4000), [""; 0]);
     finished(&mut driver, 4000, &ids("b", 1));
     let story = driver.pass(4200);
-    assert!(story[0].starts_with("4100 archive 0: a0, a1, a2, a3; "), "in a hurry: {story:?}");
+    assert!(story[0].starts_with("4100 write ledger 0 over 7: a4 "), "in a hurry: {story:?}");
 }
 
 /// A result whose entry stands in an inbox.
@@ -467,17 +458,17 @@ fn result_in_inbox(driver: &mut Driver, now: u64, id: &str) {
 }
 
 #[test]
-fn what_still_stands_in_an_inbox_is_not_put_away() {
+fn what_still_stands_in_an_inbox_is_not_forgotten() {
     let mut driver = Driver::ready(DispatcherConfig { keep_finished: 0, entries_max: 8, ..config() });
     result_in_inbox(&mut driver, 2000, "t1");
     let began = driver.now;
     let story = driver.pass(began + 3000);
     // Looked at every slow interval, in vain.
-    assert_eq!(story.iter().filter(|line| line.contains("archive")).count(), 0, "{story:?}");
+    assert_eq!(driver.core.jobs().count(), 1, "{story:?}");
     let story = driver.pass(began + 6000);
     let told: Vec<&String> = story.iter().filter(|line| !line.ends_with(" .")).collect();
     assert_eq!(told.len(), 2, "{story:?}");
-    assert!(told[0].contains("write w1 over") && told[1].contains("archive 0: t1"), "{story:?}");
+    assert!(told[0].contains("write w1 over") && told[1].contains("write ledger 0 over 7: "), "{story:?}");
 }
 
 #[test]

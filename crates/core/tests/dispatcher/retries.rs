@@ -1,7 +1,6 @@
 //! Jobs that are dead, and what somebody asks to be done with them.
 
 use super::driver::{Driver, config, done, job, name};
-use tenure_core::machine::Input;
 use tenure_core::{Ask, DispatcherConfig, JobRecord, JobState, OutcomeKind};
 
 /// One with a job that has failed for good; its only attempt was given to w1.
@@ -91,38 +90,12 @@ fn what_is_done_or_of_a_series_is_not_tried_again() {
 }
 
 #[test]
-pub(crate) fn qu4_a_job_that_is_tried_again_while_it_is_archived_stays() {
-    let mut driver = with_dead();
-    driver.ask(vec![Ask::Remove(name("t1"))]);
-    while !driver.open.iter().any(|(_, request)| format!("{request:?}").starts_with("Archive")) {
-        let at = driver.at().expect("it looks again");
-        driver.wake(at);
-        let waits = |request: &str| !request.starts_with("Archive");
-        while let Some(place) = driver.open.iter().position(|(_, request)| waits(&format!("{request:?}"))) {
-            let (id, request) = driver.open.remove(place);
-            let answer = driver.outcome(request);
-            driver.tell(driver.now, Input::Answer(id, answer));
-        }
-    }
-    let (id, request) = driver.take("archive");
-    let ask = again(&driver, 2);
-    driver.request(|doc, batch| doc.entries = vec![tenure_core::Asked { batch, ask }]);
-    let until = driver.now + 3000;
-    driver.pass(until);
-    assert_eq!(driver.state("t1"), JobState::Queued);
-    let answer = driver.outcome(request);
-    driver.all(until, Input::Answer(id, answer));
-    assert_eq!(driver.core.jobs().count(), 1, "it waits, and must not be forgotten");
-}
-
-#[test]
 fn qu4_a_job_that_is_over_is_removed_on_request_and_an_open_one_is_not() {
     let mut driver = with_dead();
     driver.submit(4000, vec![job("t2")]);
     driver.serve();
     driver.ask(vec![Ask::Remove(name("t1")), Ask::Remove(name("t2")), Ask::Remove(name("t3"))]);
-    let said = driver.pass(8000).join("; ");
-    assert!(said.contains("archive 0: t1"), "{said}");
+    driver.pass(8000);
     let left: Vec<&str> = driver.core.jobs().map(|job| job.id.as_str()).collect();
     assert_eq!(left, ["t2"]);
     assert!(driver.asked[&()].0.entries.is_empty(), "what cannot be removed is not asked for for ever");

@@ -115,6 +115,16 @@ pub enum CronField {
     Zone,
 }
 
+impl Timing {
+    /// The zone of its clock times; `None` if it has none.
+    pub fn zone(&self) -> Option<&str> {
+        match self {
+            Timing::Cron(times) => Some(times.zone()),
+            Timing::Interval(_) | Timing::Manual => None,
+        }
+    }
+}
+
 impl DueTimes for Timing {
     fn next(&self, after_ms: u64) -> Option<u64> {
         match self {

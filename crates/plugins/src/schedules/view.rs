@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tenure::id::{CheckName, ScheduleId, WorkerId};
-use tenure::job::{JobRecord, JobState, LateResult};
+use tenure::job::{HistoryRow, HistoryRuns, JobRecord, JobState, LateResult};
 use tenure::schedules::DueTimes;
 
 /// Most schedules looked up for the names of their checks.
@@ -19,6 +19,11 @@ const SCHEDULES_MAX: usize = 100;
 /// Text from a worker, for people: without control characters.
 pub(super) fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
+}
+
+/// A time, if there is one.
+fn known_time(ms: i64) -> Option<u64> {
+    u64::try_from(ms).ok().filter(|ms| *ms > 0)
 }
 
 /// A job: its record, the facts in the record, and the names of its checks.
@@ -54,6 +59,12 @@ impl JobRow {
             row.names = row.facts.check_names(known.get(&id).and_then(Option::as_ref));
         }
         Ok(rows)
+    }
+
+    /// A finished job, as its row in the history tells.
+    pub fn of_history(row: &HistoryRow) -> JobRow {
+        let record = row.record();
+        JobRow { facts: JobFacts::of(&record), names: Vec::new(), record }
     }
 
     /// The newest of these jobs by due time, at most `limit`.
@@ -125,6 +136,9 @@ impl JobRow {
             open: !job.state.is_final(),
             due: self.facts.due_ms,
             age_ms: self.age_ms(now_ms),
+            submitted: known_time(job.submitted_ms),
+            began: known_time(job.began_ms),
+            ended: known_time(job.ended_ms),
             attempt: job.begun().into(),
             attempts: job.limits.attempts_max.into(),
             worker: self.worker().map(WorkerId::to_string),
@@ -163,6 +177,12 @@ pub struct JobInfo {
     pub due: Option<u64>,
     /// How long ago that was.
     pub age_ms: Option<u64>,
+    /// When it was submitted, its last attempt began, and it ended, in ms since 1970.
+    pub submitted: Option<u64>,
+    /// See `submitted`.
+    pub began: Option<u64>,
+    /// See `submitted`.
+    pub ended: Option<u64>,
     /// How many attempts were begun.
     pub attempt: u64,
     /// Most attempts.
@@ -185,6 +205,40 @@ pub struct JobInfo {
     pub result: Option<String>,
     /// Results that came too late to count.
     pub late: Vec<LateOutcome>,
+}
+
+/// How the last run of a schedule ended.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LastRun {
+    /// The id of the job.
+    pub job: String,
+    /// The state in which it ended.
+    pub state: &'static str,
+    /// When it was due, began and ended, in ms since 1970.
+    pub due: Option<u64>,
+    /// See `due`.
+    pub began: Option<u64>,
+    /// See `due`.
+    pub ended: Option<u64>,
+    /// Why it ended as it did.
+    pub reason: String,
+}
+
+impl LastRun {
+    /// What a row of the history tells.
+    pub fn of(row: &HistoryRow) -> LastRun {
+        let due_ms = JobFacts::of(&row.record()).due_ms;
+        LastRun {
+            job: row.id.to_string(),
+            state: row.state.as_str(),
+            due: due_ms,
+            began: known_time(row.began_ms),
+            ended: known_time(row.ended_ms),
+            reason: clean(&row.reason),
+        }
+    }
 }
 
 /// The result of a check.
@@ -226,6 +280,8 @@ pub struct ScheduleReport {
     pub schedule: Value,
     /// When its next job should begin, in ms since 1970.
     pub next: Option<u64>,
+    /// How its last run ended.
+    pub last: Option<LastRun>,
     /// How many of its jobs are not over.
     pub open_jobs: u64,
     /// Its checks, as stored.
@@ -265,10 +321,14 @@ impl Schedule {
         serde_json::from_slice(&self.to_wire()).unwrap_or(Value::Null)
     }
 
-    /// The object, and when its next job should begin (`next`).
-    pub fn to_row(&self, now_ms: u64) -> Value {
+    /// The object, when its next job should begin (`next`), its zone, and how its last runs ended (`last`, `runs`).
+    pub fn to_row(&self, runs: Option<&HistoryRuns>, now_ms: u64) -> Value {
         let mut row = self.object();
         row["next"] = json!(self.next_ms(now_ms));
+        row["zone"] = json!(self.timing.zone());
+        row["last"] = json!(runs.map(|runs| LastRun::of(&runs.last)));
+        row["runs"] =
+            json!(runs.map(|runs| runs.states.iter().map(|state| state.as_str()).collect::<Vec<_>>()));
         row
     }
 
@@ -278,6 +338,7 @@ impl Schedule {
         namespace: &str,
         health: &BTreeMap<CheckName, CheckHealth>,
         jobs: &[JobRow],
+        runs: Option<&HistoryRuns>,
         now_ms: u64,
     ) -> ScheduleReport {
         let check = |check: &CheckSpec| {
@@ -295,6 +356,7 @@ impl Schedule {
             namespace: namespace.to_owned(),
             schedule: self.object(),
             next: self.next_ms(now_ms),
+            last: runs.map(|runs| LastRun::of(&runs.last)),
             open_jobs: jobs.iter().filter(|row| !row.record.state.is_final()).count() as u64,
             checks: self.checks.iter().map(check).collect(),
             jobs: jobs.iter().map(|row| row.info(now_ms)).collect(),

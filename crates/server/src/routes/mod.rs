@@ -48,6 +48,7 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(schedules::run_now))
         .routes(routes!(schedules::jobs))
         .routes(routes!(schedules::job))
+        .routes(routes!(schedules::history))
 }
 
 /// An answer from serialized JSON.

@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use tenure::id::{JobId, ScheduleId};
-use tenure::job::{JobList, JobState};
+use tenure::id::{JobId, QueueName, ScheduleId};
+use tenure::job::{HISTORY_PAGE_MAX, HistoryQuery, JobHistory, JobList, JobState};
 use tenure_plugins::schedules::{
     Change, JobInfo, JobRow, Problem as Fault, Rules, RunRequest, Schedule, ScheduleReport, read_file,
 };
@@ -38,7 +38,7 @@ pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     responses((status = 200, description = "the schedule", body = ScheduleReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id<ScheduleId>) -> Answer<Response> {
-    state.rate_limit.take_to_read(4.0)?;
+    state.rate_limit.take_to_read(6.0)?;
     let store = state.store.clone();
     let report = state.on_node(async move {
         let schedules = store.schedules();
@@ -48,7 +48,8 @@ pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id<ScheduleI
         list.jobs.retain(|job| job.series == schedule.series());
         list.ask_workers(&store.lanes, &store.namespace, INBOXES).await?;
         let jobs = JobRow::all(&schedules, JobRow::newest(list.jobs, JOBS_MAX)).await?;
-        Answer::Ok(found.to_report(store.namespace.as_str(), &health, &jobs, now_ms()))
+        let runs = JobHistory::new(&store.lanes, &store.namespace).runs_of(&schedule.series()).await?;
+        Answer::Ok(found.to_report(store.namespace.as_str(), &health, &jobs, runs.as_ref(), now_ms()))
     });
     Ok(json(bytes_of(&report.await??)))
 }
@@ -279,12 +280,7 @@ pub(crate) struct Jobs<'a> {
 )]
 pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<JobsQuery>) -> Answer<Response> {
     let schedule = query.schedule.as_ref().map(|text| id::<ScheduleId>("schedule", text)).transpose()?;
-    let wanted = query.state.as_ref().map(|name| {
-        let all = || JobState::ALL.iter().map(|state| state.as_str()).collect::<Vec<&str>>().join(", ");
-        let unknown = || Problem::malformed(format!("state = {name:?}: must be one of {}", all()));
-        JobState::named(name).ok_or_else(unknown)
-    });
-    let wanted = wanted.transpose()?;
+    let wanted = query.state.as_ref().map(|name| state_named(name)).transpose()?;
     let limit = query.limit.unwrap_or(100);
     if !(1..=JOBS_MAX).contains(&limit) {
         return Err(Problem::malformed(format!("limit = {limit}: must be 1 to {JOBS_MAX}")));
@@ -302,6 +298,79 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
     let total = total as u64;
     let body = Jobs { namespace: state.namespace.as_str(), jobs, total, unreadable: &found.value.unreadable };
     Ok(aged(&found, bytes_of(&body)))
+}
+
+fn state_named(name: &str) -> Answer<JobState> {
+    let all = || JobState::ALL.iter().map(|state| state.as_str()).collect::<Vec<&str>>().join(", ");
+    let unknown = || Problem::malformed(format!("state = {name:?}: must be one of {}", all()));
+    JobState::named(name).ok_or_else(unknown)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HistoryParams {
+    /// Only those of this schedule.
+    #[param(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    schedule: Option<String>,
+    /// Only those of this queue.
+    #[param(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    queue: Option<String>,
+    /// Only those that ended in this state.
+    state: Option<String>,
+    /// Only those that ended at this time or later, in ms since 1970.
+    since: Option<u64>,
+    /// Only those that ended before this time, in ms since 1970.
+    until: Option<u64>,
+    /// The next page: `next` of the one before.
+    before: Option<u64>,
+    /// At most so many, 1 to 1,000. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// A page of finished jobs.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct History {
+    namespace: String,
+    /// Those that ended last first.
+    jobs: Vec<JobInfo>,
+    /// There may be older ones: ask again with this as `before`. A page of a narrow search can be short and have it.
+    next: Option<u64>,
+}
+
+/// A page of finished jobs, as `tenure job history --json` has it: at most five reads of the store
+#[utoipa::path(
+    get, path = "/v1/history", tag = "schedules", params(HistoryParams),
+    responses((status = 200, description = "`jobs`, those that ended last first, and `next` if there may be more", body = History)),
+)]
+pub(crate) async fn history(
+    State(state): State<Shared>,
+    Params(params): Params<HistoryParams>,
+) -> Answer<Response> {
+    let limit = params.limit.unwrap_or(100);
+    if !(1..=HISTORY_PAGE_MAX).contains(&limit) {
+        return Err(Problem::malformed(format!("limit = {limit}: must be 1 to {HISTORY_PAGE_MAX}")));
+    }
+    let ms = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+    let schedule = params.schedule.as_ref().map(|text| id::<ScheduleId>("schedule", text)).transpose()?;
+    let query = HistoryQuery {
+        series: schedule.map(|schedule| schedule.series()),
+        queue: params.queue.as_ref().map(|text| id::<QueueName>("queue", text)).transpose()?,
+        state: params.state.as_ref().map(|name| state_named(name)).transpose()?,
+        since_ms: params.since.map(ms),
+        until_ms: params.until.map(ms),
+        before: params.before,
+    };
+    state.rate_limit.take_to_read(5.0)?;
+    let store = state.store.clone();
+    let page = state.on_node(async move {
+        JobHistory::new(&store.lanes, &store.namespace).page(&query, limit).await.map_err(Problem::from)
+    });
+    let page = page.await??;
+    let now_ms = now_ms();
+    let jobs = page.jobs.iter().map(|row| JobRow::of_history(row).info(now_ms)).collect();
+    Ok(json(bytes_of(&History { namespace: state.namespace.to_string(), jobs, next: page.next })))
 }
 
 /// A job, in its namespace.

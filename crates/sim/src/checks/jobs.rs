@@ -50,7 +50,8 @@ pub(crate) struct JobChecks {
     /// Due times that became jobs.
     pub(crate) dues: BTreeMap<SeriesId, BTreeSet<u64>>,
     created: BTreeSet<JobId>,
-    archived: BTreeSet<JobId>,
+    /// The ends of jobs that the history had at some time, with their numbers there.
+    pub(super) ends: BTreeMap<(JobId, Epoch, u64), u64>,
     finals: BTreeMap<JobId, JobState>,
     results: BTreeMap<JobId, Arc<[u8]>>,
     told: BTreeMap<JobId, JobState>,
@@ -72,7 +73,7 @@ pub(crate) struct JobChecks {
 }
 
 impl JobChecks {
-    fn say(&mut self, check: &'static str, what: String) {
+    pub(super) fn say(&mut self, check: &'static str, what: String) {
         self.wrong.push((check, what));
     }
 
@@ -158,15 +159,6 @@ impl JobChecks {
         }
     }
 
-    pub(crate) fn put_away(&mut self, records: &[JobRecord]) {
-        for record in records {
-            if !record.state.is_final() {
-                self.say(name::JOB_KEPT, format!("{} is put away as {:?}", record.id, record.state));
-            }
-            self.archived.insert(record.id.clone());
-        }
-    }
-
     pub(crate) fn update(&mut self, update: &JobUpdate) {
         self.updates += 1;
         self.dispatched += u64::from(update.state == JobState::Dispatched);
@@ -197,7 +189,7 @@ impl JobChecks {
             if after.jobs.iter().any(|new| new.id == old.id) {
                 continue;
             }
-            if !old.state.is_final() || !self.archived.contains(&old.id) {
+            if !old.state.is_final() || !self.ends.contains_key(&(old.id.clone(), old.epoch, old.ending)) {
                 self.say(name::JOB_KEPT, format!("{} leaves the ledger as {:?}", old.id, old.state));
             }
             self.records.remove(&old.id);

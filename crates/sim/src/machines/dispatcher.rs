@@ -4,7 +4,7 @@ use crate::machines::scheduler::{Scheduling, Submission};
 use crate::node::Node;
 use crate::queue::Run;
 use crate::shell::{Part, PartName, Played, Who};
-use crate::store::{Folder, Key, Listed, Op, Said, Value};
+use crate::store::{Folder, Key, Listed, Object, Op, Said, Value};
 use crate::trace::Noted;
 use crate::world::World;
 use std::collections::BTreeMap;
@@ -12,8 +12,9 @@ use std::sync::Arc;
 use tenure_core::machine::{Input, Request};
 use tenure_core::{
     Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher,
-    DispatcherConfig, Epoch, InboxListed, Incarnation, JobId, JobLimits, JobRecord, KindName, ObservedJob,
-    ProcessOutcome, RequestId, SchedulerCommand, SeriesId, SnapshotId, SubmitAnswer, WorkerId, WriteAnswer,
+    DispatcherConfig, Epoch, Expect, InboxListed, Incarnation, JobId, JobLimits, JobRecord, Kept, KindName,
+    ObservedJob, ProcessOutcome, RequestId, SchedulerCommand, SeriesId, SnapshotId, SubmitAnswer, WorkerId,
+    WriteAnswer,
 };
 
 pub(crate) type Dispatching = Dispatcher<Candidates>;
@@ -60,9 +61,18 @@ impl Played for Dispatching {
             DispatchRequest::Requests(request) => {
                 Op::document(Key::Requests, request, |stamp, body| Value::Requests(stamp, body.clone()))
             }
-            DispatchRequest::Archive(part, records) => {
-                Op::Put(Key::Archive(*part), Arc::new(Value::Archive(records.clone())), None)
+            DispatchRequest::HistoryHead(request) => {
+                Op::document(Key::HistoryHead, request, |stamp, body| Value::HistoryHead(stamp, body.clone()))
             }
+            DispatchRequest::HistoryPart(part, request) => {
+                let key = Key::HistoryPart(*part);
+                Op::document(key, request, |stamp, body| Value::HistoryPart(stamp, body.clone()))
+            }
+            DispatchRequest::Keep(name, kept) => {
+                let (key, value) = (Key::Kept(Arc::clone(name)), Arc::new(Value::Kept(kept.clone())));
+                Op::Put(key, value, Some(Expect::Absent))
+            }
+            DispatchRequest::Recall(name) => Op::Get(Key::Kept(Arc::clone(name)), None),
         })
     }
 
@@ -87,8 +97,20 @@ impl Played for Dispatching {
                 };
                 DispatchAnswer::Listed(Some(list.into_iter().filter_map(entry).collect()))
             }
-            (DispatchRequest::Archive(part, _), Said::Written(WriteAnswer::Won(_))) => {
-                DispatchAnswer::Archived(part, true)
+            (DispatchRequest::HistoryHead(_), said) => {
+                let body = |value: &Value| value.history_head().map(|(stamp, doc)| (stamp, doc.clone()));
+                DispatchAnswer::HistoryHead(said.document(body))
+            }
+            (DispatchRequest::HistoryPart(part, _), said) => {
+                let body = |value: &Value| value.history_part().map(|(stamp, doc)| (stamp, doc.clone()));
+                DispatchAnswer::HistoryPart(part, said.document(body))
+            }
+            (DispatchRequest::Keep(..), Said::Written(WriteAnswer::Won(_))) => DispatchAnswer::Kept(true),
+            (DispatchRequest::Recall(_), Said::Found(Object { value, .. })) => {
+                DispatchAnswer::Recalled(match &*value {
+                    Value::Kept(Kept::Rows(rows)) => Some(rows.clone()),
+                    _ => None,
+                })
             }
             (request, _) => request.unanswered(),
         }

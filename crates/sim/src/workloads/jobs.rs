@@ -17,9 +17,9 @@ use rand::RngExt;
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Ask, ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, Incarnation, Interval, JobLimits,
-    JobRecord, Misfire, Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart, ScheduleTerms,
-    Serves, SupervisionConfig,
+    Ask, ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, HistoryLimits, Incarnation, Interval,
+    JobLimits, JobRecord, Misfire, Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart,
+    ScheduleTerms, Serves, SupervisionConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
 
@@ -27,7 +27,7 @@ use tenure_core::{JobId, ScheduleId, SeriesId};
 const STEADY_MS: u64 = 20_000;
 /// How soon after the faults everything that was started must be over.
 const OVER_MAX_MS: u64 = 150_000;
-/// The most requests one job costs leader and worker together: 11 as published, plus archiving and tidying up one by one.
+/// The most requests one job costs leader and worker together: 11 as published, plus tidying up one by one.
 const JOB_COST_MAX: u64 = 16;
 
 /// How long after its worker is gone an inbox is removed: when every request from before is over.
@@ -97,6 +97,16 @@ impl Default for JobWorkload {
                 margin_ms: 3000,
                 retire_ms: RETIRE_MS,
                 keep_finished: 1,
+                // Small, so that it hands over often.
+                history: HistoryLimits {
+                    parts: 2,
+                    delay_ms: 300,
+                    head_rows: 3,
+                    part_rows: 6,
+                    chunk_rows: 4,
+                    chunks: 1_000_000,
+                    retention_ms: u64::MAX / 4,
+                },
             },
             claimer: ClaimerConfig {
                 incarnation,
@@ -296,7 +306,7 @@ pub(crate) fn settle(world: &mut World) {
     // By then, what was submitted before is in the ledger.
     world.run_for(4000);
     if run_until(world, leader, world.now + OVER_MAX_MS, |world| world.job_checks.open()) {
-        // What was recorded is tidied up and archived.
+        // What was recorded is tidied up and forgotten.
         let (slow_ms, key) = (world.workload.dispatcher.slow_ms, world.once.newest);
         world.run_for(6 * slow_ms * 1000 / 800 + 12_000 + RETIRE_MS * 1000 / 800);
         if world.once.terms.is_some() && world.once.newest == key {
@@ -358,7 +368,7 @@ fn window(world: &mut World, leader: usize, from: u64) {
 
 /// The requests a node has made for jobs as a leader.
 fn leader_requests(world: &World, node: usize) -> u64 {
-    let kinds = [Kind::Ledger, Kind::Inbox, Kind::Inboxes, Kind::Archive];
+    let kinds = [Kind::Ledger, Kind::Inbox, Kind::Inboxes];
     kinds.iter().map(|kind| world.nodes[node].count(*kind)).sum()
 }
 
@@ -370,12 +380,13 @@ fn worker_requests(world: &World) -> u64 {
 /// An idle leader makes no request for jobs but to look whether anything is asked of it, and an idle worker looks once per idle
 /// interval.
 fn steady(world: &mut World, leader: usize) {
-    let before = leader_requests(world, leader);
+    let all = |world: &World| leader_requests(world, leader) + world.nodes[leader].count(Kind::History);
+    let before = all(world);
     let looks = world.nodes[leader].count(Kind::Requests);
     let workers: Vec<(bool, u64)> =
         world.workers.iter().map(|worker| (worker.jobs.is_some(), worker.job_requests())).collect();
     world.run_for(STEADY_MS);
-    let spent = leader_requests(world, leader) - before;
+    let spent = all(world) - before;
     if spent > 0 {
         world.violated(name::JOB_BUDGET, || format!("{spent} requests of {leader} for no job"));
     }

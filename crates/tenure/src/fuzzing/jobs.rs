@@ -212,7 +212,19 @@ fn answer(dispatcher: &mut Leading, now: Time, store: &mut Objects, out: Vec<Out
                 };
                 DispatchAnswer::Inbox(worker, answer)
             }
-            DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(part, true),
+            // A history of its own, in which nothing was before.
+            DispatchRequest::HistoryHead(DocumentRequest::Read { .. }) => {
+                DispatchAnswer::HistoryHead(DocumentAnswer::Read(Read::Absent))
+            }
+            DispatchRequest::HistoryPart(part, DocumentRequest::Read { .. }) => {
+                DispatchAnswer::HistoryPart(part, DocumentAnswer::Read(Read::Absent))
+            }
+            DispatchRequest::HistoryHead(_) => DispatchAnswer::HistoryHead(DocumentAnswer::Written(won)),
+            DispatchRequest::HistoryPart(part, _) => {
+                DispatchAnswer::HistoryPart(part, DocumentAnswer::Written(won))
+            }
+            DispatchRequest::Keep(..) => DispatchAnswer::Kept(true),
+            DispatchRequest::Recall(_) => DispatchAnswer::Recalled(None),
         };
         dispatcher.handle(at(now), Input::Answer(id, answer), &mut Vec::new());
     }

@@ -1,6 +1,7 @@
-//! The objects of jobs on the store: ledger, inboxes, requests and the archive.
+//! The objects of jobs on the store: ledger, inboxes, requests and the history.
 
 use super::documents::{InboxCodec, LedgerCodec};
+use super::history::{HeadCodec, PartCodec, RowsCodec, limits};
 use super::requests::RequestsCodec;
 use super::{Jobs, SHARDS};
 use crate::clock::millis;
@@ -10,12 +11,11 @@ use crate::keys::Keys;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
-    DispatchAnswer, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, Incarnation, JobRecord, LedgerDoc,
-    Nonce, Version, WorkerId, WriteAnswer,
+    DispatchAnswer, DispatchRequest, Epoch, Expect, HistoryRow, InboxDoc, InboxListed, Incarnation, Kept,
+    LedgerDoc, Nonce, Version, WorkerId, WriteAnswer,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 /// Most inboxes in one list.
 const LIST_MAX: usize = 25_000;
 
-/// How often to look for old batches of finished jobs, how many to look at, and how many to remove at a time.
+/// How often to look for old objects of the history, how many to look at, and how many to remove at a time.
 const REMOVALS_EVERY: Duration = Duration::from_secs(60);
 const REMOVALS_MAX: usize = 1000;
 const REMOVALS_AT_ONCE: usize = 16;
@@ -68,8 +68,9 @@ pub(super) struct LeaderStore {
     ledger: Arc<[DocumentClient<LedgerCodec>]>,
     inboxes: Arc<Mutex<HashMap<WorkerId, InboxClient>>>,
     requests: DocumentClient<RequestsCodec>,
-    /// Number of batches archived, and when old ones were last looked for.
-    batches: Arc<AtomicU64>,
+    history: DocumentClient<HeadCodec>,
+    parts: Arc<[DocumentClient<PartCodec>]>,
+    /// When old objects were last looked for.
     looked: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -85,6 +86,9 @@ impl LeaderStore {
         let (documents, keys) = (place.documents(), place.keys());
         let ledger = (0..SHARDS).map(|part| documents.at(keys.ledger(part), LedgerCodec)).collect();
         let requests = documents.at(keys.requests(), RequestsCodec);
+        let history = documents.at(keys.history_head(), HeadCodec);
+        let parts = limits(place.settings.job_retention).parts;
+        let parts = (0..parts).map(|part| documents.at(keys.history_part(part), PartCodec)).collect();
         LeaderStore {
             place: place.clone(),
             requests,
@@ -92,7 +96,8 @@ impl LeaderStore {
             documents,
             ledger,
             inboxes: Arc::default(),
-            batches: Arc::default(),
+            history,
+            parts,
             looked: Arc::default(),
         }
     }
@@ -119,9 +124,14 @@ impl LeaderStore {
             DispatchRequest::Requests(request) => {
                 DispatchAnswer::Requests(self.requests.carry(Some(&guard), request).await)
             }
-            DispatchRequest::Archive(part, records) => {
-                DispatchAnswer::Archived(part, self.archive(&guard, records).await)
+            DispatchRequest::HistoryHead(request) => {
+                DispatchAnswer::HistoryHead(self.history.carry(Some(&guard), request).await)
             }
+            DispatchRequest::HistoryPart(part, request) => {
+                DispatchAnswer::HistoryPart(part, self.parts[part].carry(Some(&guard), request).await)
+            }
+            DispatchRequest::Keep(name, kept) => DispatchAnswer::Kept(self.keep(&guard, &name, kept).await),
+            DispatchRequest::Recall(name) => DispatchAnswer::Recalled(self.recall(&guard, &name).await),
         }
     }
 
@@ -142,16 +152,30 @@ impl LeaderStore {
         Some(lines.collect())
     }
 
-    /// Archives finished jobs, and now and then removes old batches.
-    async fn archive(&self, guard: &LeaderGuard, jobs: Vec<JobRecord>) -> bool {
+    async fn recall(&self, guard: &LeaderGuard, name: &str) -> Option<Vec<Arc<HistoryRow>>> {
+        let chunk = self.documents.at(self.keys.kept(name), RowsCodec);
+        match chunk.carry(Some(guard), DocumentRequest::Read { unless: None }).await {
+            DocumentAnswer::Read(Read::Found { body, .. }) => Some(body),
+            DocumentAnswer::Read(_) | DocumentAnswer::Written(_) | DocumentAnswer::Removed(_) => None,
+        }
+    }
+
+    /// Writes an object of the history, and now and then removes old ones. Their names are in order of time, so the oldest come
+    /// first in a list.
+    async fn keep(&self, guard: &LeaderGuard, name: &str, kept: Kept) -> bool {
         let owner = Incarnation(rand::random());
-        let epoch = Epoch(guard.epoch());
-        let batch = self.batches.fetch_add(1, Ordering::Relaxed);
-        // In time order, so that the oldest come first in a list.
-        let key = format!("{}{:010}-{batch:010}-{owner}.json", self.keys.done(), epoch.0);
-        let stamp = Stamp { epoch, owner, nonce: Nonce { incarnation: owner, sequence: 1 } };
-        let body = LedgerDoc { series: Vec::new(), jobs };
-        let request = DocumentRequest::Write { stamp, body, expect: Expect::Absent };
+        let stamp =
+            Stamp { epoch: Epoch(guard.epoch()), owner, nonce: Nonce { incarnation: owner, sequence: 1 } };
+        let (key, expect) = (self.keys.kept(name), Expect::Absent);
+        let jobs = match kept {
+            Kept::Rows(body) => {
+                let chunk = self.documents.at(key, RowsCodec);
+                let answer = chunk.carry(Some(guard), DocumentRequest::Write { stamp, body, expect }).await;
+                return matches!(answer, DocumentAnswer::Written(WriteAnswer::Won(_)));
+            }
+            Kept::Jobs(jobs) => jobs,
+        };
+        let request = DocumentRequest::Write { stamp, body: LedgerDoc { series: Vec::new(), jobs }, expect };
         let answer = self.documents.at(key.clone(), LedgerCodec).carry(Some(guard), request).await;
         if !matches!(answer, DocumentAnswer::Written(WriteAnswer::Won(_))) {
             return false;
@@ -169,7 +193,7 @@ impl LeaderStore {
         true
     }
 
-    /// Removes batches that are older than the newest by more than the retention, by the store's own times. A failed removal
+    /// Removes objects that are older than the newest by more than the retention, by the store's own times. A failed removal
     /// is left to the next time.
     async fn remove_old(&self, guard: &LeaderGuard, newest: &str) {
         let Ok((newest, _)) = self.documents.list(newest, 1).await else { return };

@@ -1,6 +1,7 @@
 //! The leader's handle, and what happens around its dispatcher. It decides nothing.
 
 use super::carrier::LeaderStore;
+use super::history::limits;
 use super::spec::JobSpec;
 use super::{Jobs, RETIRE_MS, SHARDS, SLOW_LOOK};
 use crate::clock::millis;
@@ -116,6 +117,7 @@ impl Handle {
             margin_ms: millis(SLOW_LOOK * 2 + settings.request_timeout * 4),
             retire_ms: RETIRE_MS,
             keep_finished: options.keep_finished,
+            history: limits(settings.job_retention),
         };
         let (commands, inbox) = mpsc::channel(64);
         let (updates, _) = broadcast::channel(UPDATES_KEPT);

@@ -1,4 +1,4 @@
-//! `jobs/ledger-<n>.json`, `jobs/inbox/<worker>.json` and `jobs/done/<epoch>-<n>.json`.
+//! `jobs/ledger-<n>.json`, `jobs/inbox/<worker>.json` and the batches in `jobs/done/`.
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ struct LedgerDocument {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct JobDocument {
+pub(super) struct JobDocument {
     #[serde(flatten)]
     submitted: SubmittedDocument,
     state: String,
@@ -61,6 +61,13 @@ struct JobDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worker: Option<String>,
     epoch: u64,
+    /// Absent while it is open.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    ending: u64,
+    #[serde(default, skip_serializing_if = "is_never")]
+    began_at: i64,
+    #[serde(default, skip_serializing_if = "is_never")]
+    ended_at: i64,
     #[serde(default)]
     cancel: bool,
     #[serde(default)]
@@ -73,6 +80,22 @@ struct JobDocument {
     late: Vec<LateDocument>,
     #[serde(flatten)]
     extra: Map<String, Value>,
+}
+
+impl JobDocument {
+    pub(super) fn id(&self) -> &str {
+        &self.submitted.id
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_never(time: &i64) -> bool {
+    *time == 0
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -210,7 +233,7 @@ pub(super) fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, 
 
 // ---- ledger ----
 
-/// A part of the ledger, or a batch of archived jobs.
+/// A part of the ledger, or a batch of finished jobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LedgerCodec;
 
@@ -220,10 +243,11 @@ impl Codec for LedgerCodec {
     const WHAT: &'static str = "a ledger and is left alone";
 
     fn write(&self, stamp: Stamp, doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
+        let extra = |job: &JobRecord| carried.rows.get(&(job.id.to_string(), 0)).cloned().unwrap_or_default();
         let document = LedgerDocument {
             envelope: Envelope::new(stamp),
             series: doc.series.iter().map(|(name, watermark)| (name.to_string(), *watermark)).collect(),
-            jobs: doc.jobs.iter().map(|job| job_document(job, carried)).collect(),
+            jobs: doc.jobs.iter().map(|job| job_document(job, extra(job))).collect(),
             extra: carried.extra.clone(),
         };
         to_bytes(&document)
@@ -256,7 +280,7 @@ fn ledger(document: LedgerDocument) -> Result<(Stamp, LedgerDoc, Carried), Strin
     Ok((stamp, LedgerDoc { series, jobs }, carried))
 }
 
-fn job_document(job: &JobRecord, carried: &Carried) -> JobDocument {
+pub(super) fn job_document(job: &JobRecord, extra: Map<String, Value>) -> JobDocument {
     let late = |late: &LateResult| LateDocument {
         attempt: late.attempt,
         worker: late.worker.to_string(),
@@ -270,16 +294,19 @@ fn job_document(job: &JobRecord, carried: &Carried) -> JobDocument {
         retries: job.retries,
         worker: job.worker.as_ref().map(ToString::to_string),
         epoch: job.epoch.0,
+        ending: job.ending,
+        began_at: job.began_ms,
+        ended_at: job.ended_ms,
         cancel: job.cancel,
         given_up: job.given_up,
         reason: told(&job.reason),
         result: Blob(Arc::clone(&job.result)),
         late: job.late.iter().map(late).collect(),
-        extra: carried.rows.get(&(job.id.to_string(), 0)).cloned().unwrap_or_default(),
+        extra,
     }
 }
 
-fn job_record(row: JobDocument) -> Result<JobRecord, String> {
+pub(super) fn job_record(row: JobDocument) -> Result<JobRecord, String> {
     let late = row.late.iter().map(|late| {
         let kind = OutcomeKind::named(&late.outcome).ok_or("`late` has an unknown outcome")?;
         Ok(LateResult { attempt: late.attempt, worker: id("late", &late.worker)?, kind })
@@ -298,6 +325,9 @@ fn job_record(row: JobDocument) -> Result<JobRecord, String> {
         retries: bounded("retries", row.retries, ATTEMPT_MAX)?,
         worker,
         epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
+        ending: bounded("ending", row.ending, NUMBER_MAX)?,
+        began_ms: bounded("beganAt", row.began_at, NUMBER_MAX as i64)?,
+        ended_ms: bounded("endedAt", row.ended_at, NUMBER_MAX as i64)?,
         cancel: row.cancel,
         given_up: row.given_up,
         reason: Arc::from(told(&row.reason)),

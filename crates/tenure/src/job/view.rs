@@ -1,10 +1,10 @@
 //! The jobs of a namespace, seen from outside. Writes nothing.
 
-use super::SHARDS;
 use super::documents::{InboxCodec, LedgerCodec};
 use super::requests::RequestsCodec;
+use super::{JobHistory, SHARDS};
 use crate::documents::Codec;
-use crate::error::{Error, found, listed};
+use crate::error::{Error, found};
 use crate::keys::Keys;
 use futures::stream::{self, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +12,6 @@ use std::sync::Arc;
 use tenure_core::{EntryState, JobRecord, JobState, job_shard};
 use tenure_core::{JobId, Namespace, SeriesId, WorkerId};
 use tenure_store::Lanes;
-
-/// Most batches of finished jobs to search for one job, newest first.
-const DONE_READ_MAX: usize = 256;
-
-/// Most batches to list for that.
-const DONE_LIST_MAX: usize = 10_000;
 
 /// Parts of the ledger that are read at the same time.
 const PARTS_AT_ONCE: usize = 16;
@@ -115,35 +109,40 @@ impl JobList {
         Ok(())
     }
 
-    /// Finds one job: in the ledger and its worker's inbox, among what the leader has not taken up yet, or in the archive, as far
-    /// as that is kept (`jobRetention`) and in its newest 256 batches. A job that is open or has just ended is found with a few
-    /// reads.
+    /// Finds one job with a few reads: where its id says that it should be in the ledger and in its worker's inbox, among what the
+    /// leader has not taken up yet, in the history, and only then in the whole ledger.
     pub async fn find(lanes: &Lanes, namespace: &Namespace, id: &JobId) -> Result<Option<JobRecord>, Error> {
-        if let Some(job) = JobList::find_near(lanes, namespace, id).await? {
+        if let Some(job) = JobList::find_in(lanes, namespace, id, &series_of(id)).await? {
             return Ok(Some(job));
         }
         let waiting = RequestsCodec::waiting(lanes, namespace).await?.into_iter().find(|job| job.id == *id);
         if waiting.is_some() {
             // The leader may have taken it up in between.
-            return Ok(JobList::find_near(lanes, namespace, id).await?.or(waiting));
+            return Ok(JobList::find_in(lanes, namespace, id, &series_of(id)).await?.or(waiting));
+        }
+        if let Some(over) = JobHistory::new(lanes, namespace).find(id).await? {
+            // It may have been tried again since then.
+            let now = JobList::find_in(lanes, namespace, id, std::slice::from_ref(&over.series)).await?;
+            return Ok(now.or(Some(over)));
         }
         let mut list = JobList::read(lanes, namespace).await?;
         list.jobs.retain(|job| job.id == *id);
-        if list.jobs.is_empty() {
-            let found = put_away(lanes, &Keys::global(namespace), id).await?;
-            return match list.unreadable.pop() {
-                // The job may be in the unreadable part.
-                Some((key, detail)) if found.is_none() => Err(Error::unreadable(&key, detail)),
-                Some(_) | None => Ok(found),
-            };
+        if let Some((key, detail)) = list.unreadable.pop().filter(|_| list.jobs.is_empty()) {
+            // The job may be in the unreadable part.
+            return Err(Error::unreadable(&key, detail));
         }
         list.ask_workers(lanes, namespace, 1).await?;
         Ok(list.jobs.pop())
     }
 
-    /// Finds a job where its id says it should be.
-    async fn find_near(lanes: &Lanes, namespace: &Namespace, id: &JobId) -> Result<Option<JobRecord>, Error> {
-        let shards: BTreeSet<usize> = series_of(id).iter().map(|series| job_shard(series, SHARDS)).collect();
+    /// Finds a job in the parts of the ledger that have these series.
+    async fn find_in(
+        lanes: &Lanes,
+        namespace: &Namespace,
+        id: &JobId,
+        series: &[SeriesId],
+    ) -> Result<Option<JobRecord>, Error> {
+        let shards: BTreeSet<usize> = series.iter().map(|series| job_shard(series, SHARDS)).collect();
         let mut list = JobList::parts(lanes, namespace, shards.into_iter()).await?;
         list.jobs.retain(|job| job.id == *id);
         list.ask_workers(lanes, namespace, 1).await?;
@@ -160,17 +159,4 @@ fn series_of(id: &JobId) -> Vec<SeriesId> {
     let asked = text.rsplit_once(".run.").map(|(schedule, _)| schedule);
     let names = [Some(text), group, schedule, asked].into_iter().flatten();
     names.filter_map(|name| SeriesId::new(name).ok()).collect()
-}
-
-async fn put_away(lanes: &Lanes, keys: &Keys, id: &JobId) -> Result<Option<JobRecord>, Error> {
-    let (mut batches, _) = listed(lanes.bulk.list(&keys.done(), DONE_LIST_MAX).await)?;
-    batches.sort_by_key(|batch| std::cmp::Reverse(batch.modified.0));
-    for batch in batches.iter().take(DONE_READ_MAX) {
-        let Some(object) = found(lanes.bulk.get(&batch.key, None).await)? else { continue };
-        let Ok((_, doc, _)) = LedgerCodec.read(&object.body) else { continue };
-        if let Some(job) = doc.jobs.into_iter().find(|job| job.id == *id) {
-            return Ok(Some(job));
-        }
-    }
-    Ok(None)
 }

@@ -1,6 +1,7 @@
 //! Parameters, commands, requests and outputs of the dispatcher.
 
 use super::super::asked::RequestsDoc;
+use super::super::history::{HistoryHead, HistoryLimits, HistoryPart, HistoryRow, Kept};
 use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind};
 use super::super::table::Table;
 use super::super::workers::Workers;
@@ -34,8 +35,9 @@ pub struct DispatcherConfig {
     /// How long a worker must have been missing from the registry before its inbox is removed. Must be longer than any
     /// request can be in flight: if a former leader's write landed after that, only the worker's fence would refuse it.
     pub retire_ms: u64,
-    /// Finished jobs a shard keeps before they are archived.
+    /// Finished jobs a shard keeps.
     pub keep_finished: usize,
+    pub history: HistoryLimits,
 }
 
 /// What the parts of a dispatcher go by.
@@ -130,8 +132,14 @@ pub enum DispatchRequest {
     ListInboxes,
     /// For what is asked of the leader.
     Requests(DocumentRequest<RequestsDoc>),
-    /// Move finished jobs of a shard to the archive.
-    Archive(usize, Vec<JobRecord>),
+    /// For the newest jobs of the history.
+    HistoryHead(DocumentRequest<HistoryHead>),
+    /// For a part of the history.
+    HistoryPart(usize, DocumentRequest<HistoryPart>),
+    /// Writes an object of this name, which nobody has used.
+    Keep(Arc<str>, Kept),
+    /// Reads the rows of a chunk.
+    Recall(Arc<str>),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -141,8 +149,12 @@ pub enum DispatchAnswer {
     /// The inboxes; `None` if listing failed.
     Listed(Option<Vec<InboxListed>>),
     Requests(DocumentAnswer<RequestsDoc>),
-    /// Whether the jobs of this shard were archived.
-    Archived(usize, bool),
+    HistoryHead(DocumentAnswer<HistoryHead>),
+    HistoryPart(usize, DocumentAnswer<HistoryPart>),
+    /// Whether the object stands; `false` if nobody knows.
+    Kept(bool),
+    /// The rows; `None` if they cannot be had.
+    Recalled(Option<Vec<Arc<HistoryRow>>>),
 }
 
 impl Request for DispatchRequest {
@@ -156,7 +168,12 @@ impl Request for DispatchRequest {
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(None),
             DispatchRequest::Requests(request) => DispatchAnswer::Requests(request.unanswered()),
-            DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(*part, false),
+            DispatchRequest::HistoryHead(request) => DispatchAnswer::HistoryHead(request.unanswered()),
+            DispatchRequest::HistoryPart(part, request) => {
+                DispatchAnswer::HistoryPart(*part, request.unanswered())
+            }
+            DispatchRequest::Keep(..) => DispatchAnswer::Kept(false),
+            DispatchRequest::Recall(_) => DispatchAnswer::Recalled(None),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::super::assign::Candidates;
 use super::super::fixtures::{config, name, record};
+use super::super::history::{HistoryHead, HistoryPart, Kept};
 use super::super::model::{EntryState, Outcome};
 use super::super::serves::Serves;
 use super::*;
@@ -23,6 +24,9 @@ struct World {
     ledgers: BTreeMap<usize, Object<LedgerDoc>>,
     inboxes: BTreeMap<WorkerId, Object<InboxDoc>>,
     requests: BTreeMap<(), Object<RequestsDoc>>,
+    head: BTreeMap<(), Object<HistoryHead>>,
+    parts: BTreeMap<usize, Object<HistoryPart>>,
+    kept: BTreeMap<Arc<str>, Kept>,
     versions: u64,
     ids: u32,
     fault: Option<String>,
@@ -88,7 +92,20 @@ impl World {
             DispatchRequest::Requests(request) => {
                 DispatchAnswer::Requests(serve(&mut self.requests, (), luck, request))
             }
-            DispatchRequest::Archive(shard, _) => DispatchAnswer::Archived(shard, luck.0 > 3),
+            DispatchRequest::HistoryHead(request) => {
+                DispatchAnswer::HistoryHead(serve(&mut self.head, (), luck, request))
+            }
+            DispatchRequest::HistoryPart(part, request) => {
+                DispatchAnswer::HistoryPart(part, serve(&mut self.parts, part, luck, request))
+            }
+            DispatchRequest::Keep(name, kept) => {
+                self.kept.insert(name, kept);
+                DispatchAnswer::Kept(luck.0 > 3)
+            }
+            DispatchRequest::Recall(name) => DispatchAnswer::Recalled(match self.kept.get(&name) {
+                Some(Kept::Rows(rows)) if luck.0 > 3 => Some(rows.clone()),
+                Some(_) | None => None,
+            }),
         }
     }
 
@@ -124,7 +141,7 @@ impl World {
     }
 
     fn command(&mut self) -> Option<DispatchCommand<()>> {
-        // An id is not used again once its job is in the archive.
+        // An id is not used again once the ledger has forgotten its job.
         self.ids += 1;
         let known = self.leader.jobs().nth(self.rng.random_range(0..30)).map(|record| record.id.clone());
         let known = known.filter(|_| self.rng.random_bool(0.3));
@@ -186,6 +203,9 @@ fn whatever_needs_another_look_is_marked() {
             ledgers: BTreeMap::new(),
             inboxes: BTreeMap::new(),
             requests: BTreeMap::new(),
+            head: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            kept: BTreeMap::new(),
             versions: 0,
             ids: 0,
             fault: None,

@@ -1,0 +1,99 @@
+//! The truth about the history: what it takes in has happened, and what it has it keeps.
+
+use super::name;
+use crate::store::{Key, Value};
+use crate::world::World;
+use std::collections::BTreeSet;
+use tenure_core::{HistoryHead, HistoryKey, HistoryPart, HistoryRow, Kept};
+
+impl World {
+    /// A write of the history lands.
+    pub(crate) fn check_history_landed(&mut self, before: Option<&Value>, after: &Value) {
+        match after {
+            Value::HistoryHead(_, head) => {
+                let before = before.and_then(Value::history_head).map(|(_, head)| head.clone());
+                self.check_head(&before.unwrap_or_default(), head);
+            }
+            Value::HistoryPart(_, part) => {
+                let before = before.and_then(Value::history_part).map(|(_, part)| part.clone());
+                self.check_part(&before.unwrap_or_default(), part);
+            }
+            _ => {}
+        }
+        self.report_jobs();
+    }
+
+    fn check_head(&mut self, before: &HistoryHead, after: &HistoryHead) {
+        for (number, record) in &after.jobs {
+            let (id, end) = (&record.id, (record.id.clone(), record.epoch, record.ending));
+            let known = self.job_checks.known(id).cloned();
+            let is_over = known.as_ref().is_some_and(|known| {
+                (known.state, known.epoch, known.ending) == (record.state, record.epoch, record.ending)
+            });
+            match self.job_checks.ends.insert(end, *number) {
+                Some(other) if other != *number => {
+                    let what = format!("the end of {id} is recorded as number {other} and as {number}");
+                    self.job_checks.say(name::HISTORY_TRUE, what);
+                }
+                Some(_) => {}
+                None if !record.state.is_final() || !is_over => {
+                    let what = format!("{id} is recorded as {:?}, the ledger has {known:?}", record.state);
+                    self.job_checks.say(name::HISTORY_TRUE, what);
+                }
+                None => {}
+            }
+        }
+        let here: BTreeSet<u64> = after.jobs.iter().map(|(number, _)| *number).collect();
+        for (number, record) in before.jobs.iter().filter(|(number, _)| !here.contains(number)) {
+            let row = HistoryRow::of(*number, record, &"".into());
+            let missing: Vec<HistoryKey> =
+                row.keys().into_iter().filter(|key| !self.is_in_part(key, *number)).collect();
+            for key in missing {
+                let what =
+                    format!("number {number}, {}, leaves the head, and {key:?} does not have it", record.id);
+                self.job_checks.say(name::HISTORY_KEPT, what);
+            }
+        }
+    }
+
+    fn is_in_part(&self, key: &HistoryKey, number: u64) -> bool {
+        let part = key.part(self.workload.dispatcher.history.parts);
+        let part = self.store.get(&Key::HistoryPart(part)).and_then(|object| object.value.history_part());
+        part.is_some_and(|(_, part)| self.has_row(part, key, number))
+    }
+
+    fn has_row(&self, part: &HistoryPart, key: &HistoryKey, number: u64) -> bool {
+        let rows = part.rows.get(key).into_iter().flatten();
+        rows.clone().any(|row| row.number == number)
+            || part.chunks.get(key).into_iter().flatten().any(|chunk| {
+                let object = self.store.get(&Key::Kept(chunk.name.clone()));
+                match object.map(|object| &*object.value) {
+                    Some(Value::Kept(Kept::Rows(rows))) => rows.iter().any(|row| row.number == number),
+                    _ => false,
+                }
+            })
+    }
+
+    fn check_part(&mut self, before: &HistoryPart, after: &HistoryPart) {
+        let rows = before.rows.iter().flat_map(|(key, rows)| rows.iter().map(move |row| (key, row.number)));
+        let lost: Vec<String> = rows
+            .filter(|(key, number)| !self.has_row(after, key, *number))
+            .map(|(key, number)| format!("{key:?} loses number {number}"))
+            .collect();
+        lost.into_iter().for_each(|what| self.job_checks.say(name::HISTORY_KEPT, what));
+        for (key, chunks) in &before.chunks {
+            let (old, new) = (chunks.last(), after.chunks.get(key).and_then(|chunks| chunks.last()));
+            let covered = old.is_none_or(|old| new.is_some_and(|new| new.numbers.1 >= old.numbers.1));
+            let first = chunks.first().map(|chunk| chunk.numbers.0);
+            let same =
+                after.chunks.get(key).and_then(|chunks| chunks.first()).map(|chunk| chunk.numbers.0) == first;
+            if !covered || !same {
+                self.job_checks.say(name::HISTORY_KEPT, format!("{key:?} loses chunks"));
+            }
+        }
+        let twice = after.rows.iter().find(|(_, rows)| !rows.is_sorted_by_key(|row| row.number));
+        if let Some((key, rows)) = twice {
+            self.job_checks.say(name::HISTORY_TRUE, format!("{key:?} is out of order: {rows:?}"));
+        }
+    }
+}
