@@ -63,6 +63,8 @@ pub use view::JobList;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use documents::{InboxCodec, LedgerCodec};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use history::{HeadCodec, PartCodec, RowsCodec, limits as history_limits};
 
 use crate::clock::{BootClock, Clock};
 use crate::election::Reporter;

@@ -112,7 +112,7 @@ pub struct Settings {
     pub job_idle_interval: Duration,
     /// `jobClaimTimeout`: how long a job may stay unclaimed in an inbox.
     pub job_claim_timeout: Duration,
-    /// `jobRetention`: how long archived jobs are kept.
+    /// `jobRetention`: how long the history keeps finished jobs.
     pub job_retention: Duration,
     /// `storeClockMargin`: how much older than the expiry a seat must be, by the store's clock, at a cold start.
     pub store_clock_margin: Duration,

@@ -409,7 +409,7 @@ async fn watermarks_outlive_the_jobs_and_finished_ones_are_put_away_and_removed(
     let done = Log::default();
     let _w = runner(&x, "w1", &done, 0).await;
     known(&leader, 1).await;
-    let options = tenure::job::DispatcherOptions { keep_finished: 4, ..Default::default() };
+    let options = tenure::job::DispatcherOptions { keep_finished: 4, history_rows: 10, ..Default::default() };
     let guard = leader.node.lead().await.expect("it leads");
     let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
     let mut updates = dispatcher.updates();

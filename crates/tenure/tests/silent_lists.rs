@@ -116,7 +116,7 @@ async fn a_slow_list_of_finished_jobs_is_waited_for() {
     let handlers = Handlers::new().on("echo", async |_| JobOutcome::succeeded(""));
     let _runner = JobRunner::start(&node.jobs(), worker, handlers);
     let guard = node.lead().await.expect("it leads");
-    let options = DispatcherOptions { keep_finished: 0, ..DispatcherOptions::default() };
+    let options = DispatcherOptions { history_rows: 1, ..DispatcherOptions::default() };
     let dispatcher = Dispatcher::start_with(&node.jobs(), guard, options);
     let mut batches = Vec::new();
     for number in 0..3 {

@@ -1,4 +1,4 @@
-//! How the jobs stand, looked at again and again from outside: the ledger forgets those that are over after a while, the archive
+//! How the jobs stand, looked at again and again from outside: the ledger forgets those that are over after a while, the history
 //! keeps them.
 
 use super::Plan;
@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(2);
 const SHOWN_MAX: usize = 500;
 const SHOWN_WITHIN_MS: u64 = 120_000;
 
-/// Of those seen before, this many are asked for again, most of them from the archive.
+/// Of those seen before, this many are asked for again, most of them from the history.
 const SAMPLES: usize = 8;
 
 /// How a job stood at some time.

@@ -101,7 +101,7 @@ impl Queues {
         }
         let standings = self.standings.get(id).map_or(&[][..], Vec::as_slice);
         let Some(last) = standings.last() else {
-            violations.push(format!("{id} is lost: neither the ledger nor the archive has it"));
+            violations.push(format!("{id} is lost: neither the ledger nor the history has it"));
             return;
         };
         findings.late += last.late;

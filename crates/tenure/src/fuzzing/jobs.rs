@@ -2,7 +2,7 @@
 
 use super::{assert_kept, assert_told, id};
 use crate::documents::Codec;
-use crate::job::{InboxCodec, LedgerCodec, RequestsCodec};
+use crate::job::{HeadCodec, InboxCodec, LedgerCodec, PartCodec, RequestsCodec, RowsCodec};
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +90,27 @@ pub fn inbox(body: &[u8]) -> bool {
     true
 }
 
+/// The newest jobs of the history, a part of it, or a chunk.
+pub fn history(body: &[u8]) -> bool {
+    fn reads<C: Codec>(codec: &C, body: &[u8]) -> bool
+    where
+        C::Body: PartialEq + std::fmt::Debug,
+    {
+        let (stamp, read, kept) = match codec.read(body) {
+            Ok(read) => read,
+            Err(unreadable) => {
+                assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
+                return false;
+            }
+        };
+        let again = codec.write(stamp, &read, &kept);
+        let (_, same, _) = codec.read(&again).expect("our own");
+        assert_eq!(same, read);
+        true
+    }
+    reads(&HeadCodec, body) | reads(&PartCodec, body) | reads(&RowsCodec, body)
+}
+
 /// `jobs/requests.json`.
 pub fn requests(body: &[u8]) -> bool {
     let (stamp, doc, kept) = match RequestsCodec.read(body) {
@@ -128,6 +149,7 @@ fn lead(stamp: Stamp, doc: &LedgerDoc) {
         margin_ms: 1000,
         retire_ms: 60_000,
         keep_finished: 2,
+        history: crate::job::history_limits(std::time::Duration::from_secs(60)),
     };
     let mut dispatcher = Dispatcher::new(config, Candidates::default());
     let mut store = (stamp, doc.clone(), BTreeMap::new(), 1);

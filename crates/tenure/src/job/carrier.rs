@@ -196,8 +196,8 @@ impl LeaderStore {
     /// Removes objects that are older than the newest by more than the retention, by the store's own times. A failed removal
     /// is left to the next time.
     async fn remove_old(&self, guard: &LeaderGuard, newest: &str) {
-        let Ok((newest, _)) = self.documents.list(newest, 1).await else { return };
-        let Some(now) = newest.first().map(|entry| entry.modified.0) else { return };
+        let Ok(Some(newest)) = self.documents.get(newest).await else { return };
+        let now = newest.modified.0;
         let Ok((old, _)) = self.documents.list(&self.keys.done(), REMOVALS_MAX).await else { return };
         let retention_ms = millis(self.place.settings.job_retention);
         let old = old.into_iter().filter(|entry| now.saturating_sub(entry.modified.0) > retention_ms);

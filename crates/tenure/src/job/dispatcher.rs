@@ -18,7 +18,7 @@ use std::time::Duration;
 use tenure_core::machine::Now;
 use tenure_core::{
     Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, DispatcherConfig, Epoch,
-    Incarnation, JobId, JobRecord, JobUpdate, SeriesId, SubmitAnswer,
+    HistoryLimits, Incarnation, JobId, JobRecord, JobUpdate, SeriesId, SubmitAnswer,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -40,11 +40,14 @@ pub struct DispatcherOptions {
     /// Finished jobs kept in each of the 64 parts of the ledger, so that they can be viewed and recognised. Default: 32.
     /// With more, each write of a part carries more.
     pub keep_finished: usize,
+    /// Finished jobs that the newest part of the history holds before it hands them over. Default: 512. With more, each write of
+    /// it carries more.
+    pub history_rows: usize,
 }
 
 impl Default for DispatcherOptions {
     fn default() -> DispatcherOptions {
-        DispatcherOptions { inbox_entries: 64, keep_finished: 32 }
+        DispatcherOptions { inbox_entries: 64, keep_finished: 32, history_rows: 512 }
     }
 }
 
@@ -117,7 +120,10 @@ impl Handle {
             margin_ms: millis(SLOW_LOOK * 2 + settings.request_timeout * 4),
             retire_ms: RETIRE_MS,
             keep_finished: options.keep_finished,
-            history: limits(settings.job_retention),
+            history: HistoryLimits {
+                head_rows: options.history_rows.clamp(1, 512),
+                ..limits(settings.job_retention)
+            },
         };
         let (commands, inbox) = mpsc::channel(64);
         let (updates, _) = broadcast::channel(UPDATES_KEPT);

@@ -32,7 +32,7 @@ const CHUNKS_PER_JOB: usize = 12;
 pub const HISTORY_PAGE_MAX: usize = 1000;
 
 /// What the leader goes by.
-pub(super) fn limits(retention: Duration) -> HistoryLimits {
+pub(crate) fn limits(retention: Duration) -> HistoryLimits {
     HistoryLimits {
         parts: PARTS,
         delay_ms: 5000,

@@ -149,7 +149,7 @@ impl Jobs {
     }
 
     /// Asks the leader to try a job again that ended without success, as [`JobList::find`](super::JobList::find) found it: it gets so
-    /// many attempts more. It does not matter whether the ledger or only the archive still has it. Completes once the request is
+    /// many attempts more. It does not matter whether the ledger or only the history still has it. Completes once the request is
     /// on the store.
     ///
     /// A job with a watermark, such as a schedule's, is not tried again; nor is one that is open, or done.
@@ -171,7 +171,7 @@ impl Jobs {
         self.ask(vec![Ask::Retry(again)]).await.map(drop)
     }
 
-    /// Asks the leader to take a job that is over out of the ledger now. The archive keeps it for a while. Completes once the
+    /// Asks the leader to take a job that is over out of the ledger now. The history keeps it for a while. Completes once the
     /// request is on the store.
     pub async fn remove(&self, id: &JobId) -> Result<(), Error> {
         self.ask(vec![Ask::Remove(id.clone())]).await.map(drop)

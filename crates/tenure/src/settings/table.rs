@@ -462,10 +462,9 @@ pub const FIELDS: &[Field] = &[
         also: &[],
         flag: "--job-retention",
         kind: at_least(1000),
-        default: Fallback::Text("86400000"),
-        doc: "How long finished jobs are kept once the leader has archived them, in ms, by the store's \
-              clock. Default: 86400000. The jobs that finished last stay in the ledger in any case. \
-              Shorter: fewer objects. Longer: more history.",
+        default: Fallback::Text("604800000"),
+        doc: "How long the history keeps finished jobs and their output, in ms. Default: 604800000 (7 days). Old \
+              ones are removed when newer ones are put away. Shorter: fewer objects. Longer: more history.",
         shared: false,
         slot: time!(job_retention),
     },

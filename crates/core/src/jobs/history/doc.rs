@@ -110,8 +110,13 @@ impl HistoryRow {
     /// As much of the record as it tells.
     pub fn record(&self) -> JobRecord {
         let (id, series, kind) = (self.id.clone(), self.series.clone(), self.kind.clone());
-        let limits =
-            JobLimits { timeout_ms: 0, ttl_ms: 0, deadline_ms: 0, attempts_max: self.attempts.1, backoff_ms: 0 };
+        let limits = JobLimits {
+            timeout_ms: 0,
+            ttl_ms: 0,
+            deadline_ms: 0,
+            attempts_max: self.attempts.1,
+            backoff_ms: 0,
+        };
         JobRecord {
             watermark: self.watermark,
             queue: self.queue.clone(),
