@@ -1,4 +1,4 @@
-//! Debian programs that some tests need: a browser, a Prometheus. Installed where that is possible.
+//! Debian programs that some tests need: a browser, a Prometheus, a PostgreSQL. Installed where that is possible.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,6 +21,10 @@ pub(crate) const BROWSER: Needed =
 
 pub(crate) const PROMETHEUS: Needed =
     Needed { programs: &["prometheus", "promtool"], packages: &["prometheus"] };
+
+/// The server's own programs are in a folder for each version, which is not searched; this one comes with them.
+pub(crate) const POSTGRES: Needed =
+    Needed { programs: &["psql", "pg_ctlcluster"], packages: &["postgresql"] };
 
 impl Needed {
     fn missing(&self) -> Vec<&'static str> {

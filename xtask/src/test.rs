@@ -93,9 +93,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
         special.push(("engines", format!("engine tests ({})", names.join(", "))));
     }
-    for (step, needed, program) in
-        [("dashboard", debian::BROWSER, "dashboard"), ("alerts and scrape", debian::PROMETHEUS, "scrape")]
-    {
+    for (step, needed, program) in [
+        ("dashboard", debian::BROWSER, "dashboard"),
+        ("alerts and scrape", debian::PROMETHEUS, "scrape"),
+        ("PostgreSQL", debian::POSTGRES, "postgres"),
+    ] {
         if report.has(step, &needed, args.quick) {
             special.push((program, step.to_owned()));
         }

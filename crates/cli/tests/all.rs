@@ -6,8 +6,11 @@ mod bad_input;
 mod commands;
 mod common;
 mod election;
+#[path = "../../tenure/tests/common/epoch_requests.rs"]
+mod epoch_requests;
 mod events;
 mod exec;
+mod fencing;
 mod figures;
 mod health;
 mod hostile;

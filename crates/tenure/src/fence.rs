@@ -26,7 +26,11 @@
 //!
 //! Not promised: a fence knows only what this process has heard. A receiver that was itself cut off judges by old news until
 //! it hears of the new epoch, from the store or from the new leader's first task. Anything that must not be written twice
-//! needs a guard where it is written: a condition on the epoch.
+//! is fenced where it is written: [`sql`] in a database, [`http`] in a service, [`FencedDocument`](crate::FencedDocument) on
+//! the store.
+
+pub mod http;
+pub mod sql;
 
 use crate::clock::Clock;
 use crate::guard::LeaderGuard;

@@ -6,8 +6,16 @@ mod contention;
 mod cost;
 mod diagnostics;
 mod election;
+#[path = "common/epoch_requests.rs"]
+mod epoch_requests;
 mod fallback;
 mod fenced_documents;
+#[path = "../examples/fenced_resources.rs"]
+#[allow(dead_code, reason = "it is a program, too")]
+mod fenced_example;
+mod fenced_http;
+mod fenced_resources;
+mod fenced_sql;
 mod fencing;
 mod herd;
 mod job_burst;
