@@ -11,6 +11,7 @@ mod fenced_documents;
 mod fencing;
 mod herd;
 mod job_burst;
+mod job_output;
 mod job_retention;
 #[path = "common/job_rig.rs"]
 mod job_rig;

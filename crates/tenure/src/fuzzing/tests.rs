@@ -12,13 +12,14 @@ use tenure_core::WorkerId;
 
 type Check = fn(&[u8]) -> bool;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("seat", seat),
     ("worker", worker),
     ("snapshot", snapshot),
     ("ledger", ledger),
     ("inbox", inbox),
     ("requests", requests),
+    ("output", output),
     ("presence", presence),
     ("settings", settings),
     ("url", url),
