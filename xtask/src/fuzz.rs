@@ -15,8 +15,8 @@ use crate::workspace::Workspace;
 const TOOL: Tool = Tool { verb: "fuzz", package: "cargo-fuzz", version: "0.13.2" };
 
 /// In the order they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
-const TARGETS: [&str; 15] = [
-    "seat", "worker", "snapshot", "ledger", "inbox", "requests", "history", "presence", "settings", "url",
+const TARGETS: [&str; 16] = [
+    "seat", "worker", "snapshot", "ledger", "inbox", "requests", "history", "output", "presence", "settings", "url",
     "id", "health", "schedule", "apply", "words",
 ];
 

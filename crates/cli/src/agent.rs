@@ -147,7 +147,7 @@ fn takes(args: &AgentArgs) -> Result<RunnerOptions, Failure> {
         )));
     }
     let slots = usize::try_from(args.slots).unwrap_or(usize::MAX);
-    Ok(RunnerOptions { queues, labels, ..RunnerOptions::at_once(slots) })
+    Ok(RunnerOptions { queues, labels, keep_output: !args.no_output, ..RunnerOptions::at_once(slots) })
 }
 
 /// Everything that it can do: checks, commands and requests.

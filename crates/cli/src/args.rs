@@ -21,8 +21,8 @@ pub(crate) use exec::{
 pub(crate) use exec::{exec_seat, lock_seat, name_of, once_seat};
 pub(crate) use http::{HttpArgs, TokenArgs};
 pub(crate) use schedules::{
-    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobHistoryArgs, JobsArgs, LookArgs, OneArgs,
-    QueueAction, QueueArgs, QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction,
+    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobHistoryArgs, JobsArgs, LogsArgs, LookArgs,
+    OneArgs, QueueAction, QueueArgs, QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction,
     ScheduleAddArgs, ScheduleArgs, SubmitArgs,
 };
 
@@ -87,7 +87,7 @@ pub(crate) enum Verb {
     Apply(ApplyArgs),
     /// Add, show, pause, run and remove schedules
     Schedule(ScheduleArgs),
-    /// Submit, list, show, cancel, retry and remove jobs
+    /// Submit, list, show, cancel, retry and remove jobs, and show what they printed
     Job(JobArgs),
     /// Show, pause and limit the queues that jobs wait in
     Queue(QueueArgs),

@@ -21,7 +21,7 @@ pub(crate) const CODES: &[(u8, &str)] = &[
     (7, "`health`: the cluster is degraded"),
     (8, "`health`: the cluster is in a critical state"),
     (9, "`health`: the cluster's health is unknown"),
-    (10, "there is no such schedule, job or node"),
+    (10, "there is no such schedule, job, attempt or node"),
     (TIMED_OUT, "`lock`: somebody else held the lock for all of `--timeout`; the command was not run"),
     (
         LOST,

@@ -1,10 +1,12 @@
 //! `tenure job ls` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
 
 mod history;
+mod logs;
 mod rows;
 mod submit;
 
 pub(crate) use history::history;
+pub(crate) use logs::logs;
 pub(crate) use rows::Row;
 pub(crate) use submit::{cancel, remove, retry, submit};
 

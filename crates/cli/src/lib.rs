@@ -96,6 +96,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
             JobAction::History(args) => runtime()?.block_on(jobs::history(args)),
             JobAction::Submit(args) => runtime()?.block_on(jobs::submit(*args)),
             JobAction::Show(args) => runtime()?.block_on(jobs::show(args)),
+            JobAction::Logs(args) => runtime()?.block_on(jobs::logs(args)),
             JobAction::Cancel(args) => runtime()?.block_on(jobs::cancel(args)),
             JobAction::Retry(args) => runtime()?.block_on(jobs::retry(args)),
             JobAction::Rm(args) => runtime()?.block_on(jobs::remove(args)),

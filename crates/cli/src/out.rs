@@ -6,7 +6,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,6 +59,11 @@ pub(crate) fn json(text: &str) -> String {
     escaped(text, |c| if c == '\n' { "\n".to_owned() } else { format!("\\u{:04x}", u32::from(c)) })
 }
 
+/// A text that is shown on a terminal as it is: the same, with tabs left as well.
+pub(crate) fn text(text: &str) -> String {
+    escaped(text, |c| if matches!(c, '\n' | '\t') { c.to_string() } else { c.escape_default().to_string() })
+}
+
 fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -77,7 +82,22 @@ fn is_command(c: char) -> bool {
 }
 
 pub(crate) fn stdout(clean: &str) {
-    let Err(error) = writeln!(io::stdout(), "{clean}") else { return };
+    note(writeln!(io::stdout(), "{clean}"));
+}
+
+/// What a job printed, where it printed it, and nothing more: for a file or another program as it is, cleaned for a terminal.
+pub(crate) fn repeat(to_stderr: bool, said: &str) {
+    if to_stderr {
+        let clean = if io::stderr().is_terminal() { text(said) } else { said.to_owned() };
+        let _ = write!(io::stderr(), "{clean}");
+    } else {
+        let clean = if io::stdout().is_terminal() { text(said) } else { said.to_owned() };
+        note(write!(io::stdout(), "{clean}").and_then(|()| io::stdout().flush()));
+    }
+}
+
+fn note(written: io::Result<()>) {
+    let Err(error) = written else { return };
     CLOSED.store(true, Ordering::Relaxed);
     if error.kind() != ErrorKind::BrokenPipe {
         let _ = FAILED.set(error);

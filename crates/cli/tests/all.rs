@@ -15,6 +15,7 @@ mod figures;
 mod health;
 mod hostile;
 mod http;
+mod job_logs;
 mod jobs;
 mod lock;
 mod nodes;

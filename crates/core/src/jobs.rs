@@ -54,7 +54,7 @@ pub use history::{
 pub use model::{
     Entry, EntryState, InboxDoc, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY,
     JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
-    JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, Progress, job_shard,
+    JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, Progress, job_output_folder, job_shard,
 };
 pub use serves::{JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, Labels, Serves};
 pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};

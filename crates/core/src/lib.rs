@@ -74,7 +74,7 @@ pub use jobs::{
     JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobLimits, JobRecord,
     JobState, JobUpdate, Kept, Labels, LateResult, LedgerDoc, Load, NoWorker, Outcome, OutcomeKind, Progress,
     QueueSettings, Refused, RequestsDoc, Serves, SubmitAnswer, Submitter, SubmitterCommand, SubmitterOutput,
-    job_shard,
+    job_output_folder, job_shard,
 };
 pub use mutants::Mutant;
 pub use once::{Once, OnceCommand, OnceEnd, OnceNext, OnceOutput, OnceRecord, OnceState, OnceTerms};

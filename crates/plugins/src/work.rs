@@ -27,6 +27,26 @@ pub const WORK_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How many bytes of what a program or a server says are kept as the result.
 const SAID_MAX_BYTES: usize = 800;
 
+/// The end of what was said, as text of at most [`SAID_MAX_BYTES`]: what is not UTF-8 gets longer as text.
+fn end_of(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let mut from = text.len().saturating_sub(SAID_MAX_BYTES);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text[from..].trim().to_owned()
+}
+
+/// The beginning, likewise.
+fn beginning_of(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let mut upto = text.len().min(SAID_MAX_BYTES);
+    while !text.is_char_boundary(upto) {
+        upto -= 1;
+    }
+    text[..upto].trim().to_owned()
+}
+
 /// What each job of a schedule does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Work {
@@ -107,6 +127,18 @@ mod tests {
             Work::of_job("http", br#"{"url": "http://h/"}"#).expect("valid").expect("agents run it");
         assert_eq!(request.told(), "GET http://h/");
         assert_eq!(Work::of_job("send", b"anything"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_text_makes_no_result_too_long() {
+        let binary = [b"a", &[0xff; SAID_MAX_BYTES][..], b"z"].concat();
+        let (end, beginning) = (end_of(&binary), beginning_of(&binary));
+        assert!(end.len() <= SAID_MAX_BYTES && end.ends_with("\u{fffd}z"), "{end}");
+        assert!(beginning.len() <= SAID_MAX_BYTES && beginning.starts_with("a\u{fffd}"), "{beginning}");
+        assert_eq!(
+            (end_of(b" one two\n"), beginning_of(b" one two\n")),
+            ("one two".into(), "one two".into())
+        );
     }
 
     #[test]

@@ -171,18 +171,27 @@ impl HttpJobs {
         found.map(|offer| offer.stage = Stage::Acked).is_some()
     }
 
-    /// A client says how far it is. `false`: the job is over, cancelled, or was never handed to this worker.
-    pub(crate) fn progress(&self, id: &str, attempt: u32, percent: u8, text: &str) -> bool {
+    /// A client says how far it is, or what its job has said. `false`: the job is over, cancelled, or was never handed to this
+    /// worker.
+    pub(crate) fn progress(&self, id: &str, attempt: u32, far: Option<(u8, &str)>, output: &str) -> bool {
         let offers = self.offers.lock();
-        let found = offers.list.iter().find(|offer| offer.is(id, attempt));
-        found.map(|offer| offer.context.progress(percent, text)).is_some()
+        let Some(offer) = offers.list.iter().find(|offer| offer.is(id, attempt)) else { return false };
+        offer.context.output().stdout(output);
+        if let Some((percent, text)) = far {
+            offer.context.progress(percent, text);
+        }
+        true
     }
 
-    /// A client reports the outcome. `false`: the job is over, cancelled, or was never handed to this worker.
-    pub(crate) fn report(&self, id: &str, attempt: u32, outcome: JobOutcome) -> bool {
+    /// A client reports the outcome, and the rest of what its job has said. `false`: the job is over, cancelled, or was never
+    /// handed to this worker.
+    pub(crate) fn report(&self, id: &str, attempt: u32, outcome: JobOutcome, output: &str) -> bool {
         let mut offers = self.offers.lock();
-        let reply =
-            offers.list.iter_mut().find(|offer| offer.is(id, attempt)).and_then(|offer| offer.reply.take());
+        let offer = offers.list.iter_mut().find(|offer| offer.is(id, attempt));
+        let reply = offer.and_then(|offer| {
+            offer.context.output().stdout(output);
+            offer.reply.take()
+        });
         offers.list.retain(|offer| !offer.is(id, attempt));
         reply.is_some_and(|reply| reply.send(outcome).is_ok())
     }

@@ -106,6 +106,56 @@ async fn su1_jobs_are_submitted_over_http_and_a_worker_gets_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hi1_what_a_job_says_is_sent_and_read_over_http() {
+    let site = Site::new().await;
+    let _dispatcher = dispatcher(&site).await;
+    let registration = register(&site, json!({"workerId": "w1", "kinds": ["send"]})).await;
+    site.post("/v1/jobs", json!({"jobs": [{"kind": "send", "id": "mail-1"}]})).await.is(202);
+    site.get("/v1/jobs/mail-1/output").await.problem(404, "no-output");
+    let given = loop {
+        let ask = json!({"registration": registration, "waitMs": 8000});
+        let given = site.post("/v1/workers/w1/jobs/next", ask).await;
+        if given.status.as_u16() == 200 {
+            break given.json();
+        }
+    };
+    let mine = json!({"workerId": "w1", "registration": registration, "attempt": given["attempt"]});
+    site.post("/v1/jobs/mail-1/ack", mine.clone()).await.is(204);
+    let with = |more: Value| {
+        let mut body = mine.clone();
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        body
+    };
+    for (wrong, says) in [
+        (json!({}), "percent"),
+        (json!({"text": "sending", "output": "x"}), "percent"),
+        (json!({"output": "x".repeat(32_769)}), "several requests"),
+    ] {
+        let refused = site.post("/v1/jobs/mail-1/progress", with(wrong)).await.problem(422, "invalid");
+        assert!(refused.text.contains(says), "{}", refused.text);
+    }
+    site.post("/v1/jobs/mail-1/progress", with(json!({"output": "to ada\n"}))).await.is(204);
+    site.post("/v1/jobs/mail-1/progress", with(json!({"percent": 50, "output": "to bob\n"}))).await.is(204);
+    let done = with(json!({"outcome": "failed", "result": "refused", "output": "550 no such user\n"}));
+    site.post("/v1/jobs/mail-1/result", done).await.is(200);
+    sleep_ms(1000).await;
+    let said = site.get("/v1/jobs/mail-1/output").await.is(200).json();
+    let text = "to ada\nto bob\n550 no such user\n";
+    assert_eq!(said["first"], json!([{"stream": "stdout", "text": text}]), "{said}");
+    assert_eq!(
+        (&said["namespace"], &said["attempt"], &said["leftOut"]),
+        (&json!("test"), &json!(1), &json!(0))
+    );
+    let plain = site.get("/v1/jobs/mail-1/output?attempt=1&format=text").await.is(200);
+    assert_eq!((plain.header("content-type"), plain.text.as_str()), ("text/plain; charset=utf-8", text));
+    let other = site.get("/v1/jobs/mail-1/output?attempt=7").await.problem(404, "no-output");
+    assert!(other.text.contains("attempt 7") && other.text.contains("of attempt 1"), "{}", other.text);
+    site.get("/v1/jobs/mail-2/output").await.problem(404, "unknown-job");
+    site.get("/v1/jobs/mail-1/output?format=html").await.problem(400, "malformed");
+    site.get("/v1/jobs/mail-1/output?part=1").await.problem(400, "malformed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_registration_belongs_to_its_client_and_can_be_repeated() {
     let site = Site::new().await;
     let body = json!({"workerId": "w1", "registration": "client-chosen-0001"});

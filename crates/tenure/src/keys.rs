@@ -1,6 +1,6 @@
 //! Where objects are on the store.
 
-use tenure_core::{Namespace, NodeId, PluginName, WorkerId};
+use tenure_core::{JobId, Namespace, NodeId, PluginName, WorkerId, job_output_folder};
 
 /// Which election of a namespace is meant: the one its nodes share, or one of its own that a plugin, a lock or a command has.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -147,6 +147,27 @@ impl Keys {
         format!("{}/jobs/done/", self.root)
     }
 
+    /// One of the 256 folders of jobs' outputs, ending in `/`.
+    pub(crate) fn outputs(&self, folder: u8) -> String {
+        format!("{}/jobs/output/{folder:02x}/", self.root)
+    }
+
+    /// The folder of a job's outputs, ending in `/`: stores list whole folders only.
+    pub(crate) fn outputs_of(&self, job: &JobId) -> String {
+        format!("{}{job}/", self.outputs(job_output_folder(job)))
+    }
+
+    /// The key of the output of one attempt.
+    pub(crate) fn output(&self, job: &JobId, attempt: u32) -> String {
+        format!("{}{attempt}.json", self.outputs_of(job))
+    }
+
+    /// The attempt of this job whose output this key is; `None` for any other key.
+    pub(crate) fn output_of(&self, job: &JobId, key: &str) -> Option<u32> {
+        let attempt = key.strip_prefix(&self.outputs_of(job))?.strip_suffix(".json")?.parse().ok()?;
+        (key == self.output(job, attempt)).then_some(attempt)
+    }
+
     /// The key of the snapshot that the leader publishes about the workers.
     pub(crate) fn snapshot(&self) -> String {
         format!("{}/snapshot.json", self.root)
@@ -174,6 +195,17 @@ mod tests {
         assert_eq!(keys.inbox(&worker), "plg_coordinator_global/production/jobs/inbox/w1.json");
         assert_eq!(keys.inbox_of(&keys.inbox(&worker)), Some(worker));
         assert_eq!(keys.inbox_of(&keys.ledger(2)), None);
+        let job = JobId::new("report-7").expect("valid");
+        let output = keys.output(&job, 2);
+        assert_eq!(output, "plg_coordinator_global/production/jobs/output/19/report-7/2.json");
+        assert_eq!(keys.output_of(&job, &output), Some(2));
+        for foreign in ["02.json", "+2.json", "2", "2.json/x", "x.json"] {
+            assert_eq!(
+                keys.output_of(&job, &format!("{}{foreign}", keys.outputs_of(&job))),
+                None,
+                "{foreign}"
+            );
+        }
         let own = Keys::per_plugin(
             &Namespace::new("production").expect("valid"),
             &PluginName::new("queue").expect("valid"),

@@ -20,6 +20,7 @@ mod fencing;
 mod herd;
 mod job_burst;
 mod job_history;
+mod job_output;
 mod job_retention;
 #[path = "common/job_rig.rs"]
 mod job_rig;

@@ -13,7 +13,8 @@ use std::time::SystemTime;
 It gets only the commands that --allow-command lists, the program and its arguments word for word: \
 '/usr/local/bin/backup --all'. The word * stands for exactly one argument that does not begin with -, and ** as the last word for any \
 arguments: '/usr/bin/ping -c 1 *'. Quote a word that contains a space or a *. Anyone who can write schedules can run the \
-allowed commands on this machine. Commands see PATH, HOME, LANG and TZ of the agent, and the variables --env names.\n\
+allowed commands on this machine. Commands see PATH, HOME, LANG and TZ of the agent, and the variables --env names. What they print is \
+kept on the store, in clear text, for `tenure job logs`; --no-output keeps nothing.\n\
 Exit code 0 drained, 1 another live process has the id."
 )]
 pub(crate) struct AgentArgs {
@@ -47,6 +48,9 @@ pub(crate) struct AgentArgs {
     /// Take jobs that send HTTP requests, with any method to any address
     #[arg(long)]
     pub(crate) allow_http: bool,
+    /// Keep nothing of what commands print but the end, which is their result
+    #[arg(long)]
+    pub(crate) no_output: bool,
     /// Let checks reach link-local addresses and metadata services, which hand out this machine's credentials
     #[arg(long)]
     pub(crate) allow_link_local: bool,
@@ -359,6 +363,29 @@ pub(crate) struct RetryArgs {
 }
 
 #[derive(Args)]
+#[command(
+    after_help = "What an attempt said on stdout comes on stdout, the rest on stderr. It is written to the store every 30 s and when the \
+attempt ends, and kept for `jobRetention`. Of more than 256 KiB the middle is left out; stderr says where. On a terminal, characters \
+that it would obey are shown instead.\n\
+Exit code 10 if there is no such job or attempt, 0 if it said nothing."
+)]
+pub(crate) struct LogsArgs {
+    /// The job's id
+    pub(crate) id: String,
+    /// Which attempt [default: the latest that said something]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempt: Option<u32>,
+    /// Go on until the attempt has ended
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
+}
+
+#[derive(Args)]
 pub(crate) struct QueueArgs {
     #[command(subcommand)]
     pub(crate) action: QueueAction,
@@ -417,6 +444,8 @@ pub(crate) enum JobAction {
     Submit(Box<SubmitArgs>),
     /// Show one job: its state, its worker, why it waits, its result
     Show(OneArgs),
+    /// Show what a job printed
+    Logs(LogsArgs),
     /// Cancel a job: if it has not begun, it never runs; if it runs, it is asked to stop
     Cancel(OneArgs),
     /// Try a job again that failed, timed out, expired or was lost

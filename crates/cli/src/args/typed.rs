@@ -84,6 +84,7 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
         Verb::Job(JobArgs { action }) => Some(match action {
             JobAction::Ls(args) => &args.settings,
             JobAction::History(args) => &args.settings,
+            JobAction::Logs(args) => &args.settings,
             JobAction::Submit(args) => &args.settings,
             JobAction::Retry(args) => &args.settings,
             JobAction::Show(args) | JobAction::Cancel(args) | JobAction::Rm(args) => &args.settings,

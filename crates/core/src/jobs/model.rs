@@ -437,6 +437,11 @@ pub fn job_shard(series: &SeriesId, shards: usize) -> usize {
     (hash(series.as_str()) % shards.max(1) as u64) as usize
 }
 
+/// The folder of a job's outputs: the same for everybody.
+pub fn job_output_folder(job: &JobId) -> u8 {
+    (hash(job.as_str()) % 256) as u8
+}
+
 /// FNV-1a: short, stable, and not tied to any library.
 pub(super) fn hash(text: &str) -> u64 {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

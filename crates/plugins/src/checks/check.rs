@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tenure::async_trait;
 use tenure::id::JobId;
+use tenure::job::OutputWriter;
 use tokio::net::{TcpStream, lookup_host};
 
 /// The job a check belongs to. The target may need this: to do nothing twice for a job it remembers the id, and to ignore a
@@ -150,8 +151,8 @@ impl Check for Commands {
         let Action::Command { program, args } = &spec.action else { return Err(not_mine(spec)) };
         let command = std::iter::once(program).chain(args).cloned().collect();
         let work = CommandWork { command, directory: None, env: BTreeMap::new() };
-        let (status, said) =
-            self.start(&work, job)?.end(std::future::pending()).await.map_err(|error| error.to_string())?;
+        let ended = self.start(&work, job)?.end(&OutputWriter::nowhere(), std::future::pending()).await;
+        let (status, said) = ended.map_err(|error| error.to_string())?;
         match status.success() {
             true => Ok(()),
             false => Err(format!("{status}: {said}")),

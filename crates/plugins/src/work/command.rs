@@ -1,6 +1,6 @@
 //! Commands: which of them an agent runs, with which environment, and what becomes of them.
 
-use super::{COMMAND_KIND, SAID_MAX_BYTES};
+use super::{COMMAND_KIND, SAID_MAX_BYTES, end_of};
 use crate::checks::JobRun;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::job::{AllowedCommand, Handlers, JobContext, JobOutcome};
+use tenure::job::{AllowedCommand, Handlers, JobContext, JobOutcome, OutputStream, OutputWriter};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
@@ -81,7 +81,7 @@ impl Commands {
             Err(error) => return JobOutcome::failed(format!("its payload is not a command: {error}")),
         };
         let ended = match self.start(&work, &JobRun::of(context)) {
-            Ok(running) => running.end(context.cancelled.cancelled()).await,
+            Ok(running) => running.end(&context.output(), context.cancelled.cancelled()).await,
             Err(why) => return JobOutcome::failed(why),
         };
         match ended {
@@ -143,14 +143,18 @@ impl Drop for Group {
 }
 
 impl Running {
-    /// Waits until it has ended, and returns how, and the end of what it wrote. Once it is called off, it is asked to end.
+    /// Waits until it has ended, and returns how, and the end of what it wrote; all of it goes to `output` as it comes. Once it is called
+    /// off, it is asked to end.
     pub(crate) async fn end(
         mut self,
+        output: &OutputWriter,
         called_off: impl Future<Output = ()>,
     ) -> std::io::Result<(ExitStatus, String)> {
         let said = Arc::new(parking_lot::Mutex::new(VecDeque::new()));
-        let stdout = self.child.stdout.take().map(|from| listen(from, Arc::clone(&said)));
-        let stderr = self.child.stderr.take().map(|from| listen(from, Arc::clone(&said)));
+        let stdout = self.child.stdout.take();
+        let stdout = stdout.map(|from| listen(from, Arc::clone(&said), output.clone(), OutputStream::Stdout));
+        let stderr = self.child.stderr.take();
+        let stderr = stderr.map(|from| listen(from, Arc::clone(&said), output.clone(), OutputStream::Stderr));
         let ended = tokio::select! {
             status = self.child.wait() => status,
             () = called_off => {
@@ -167,18 +171,21 @@ impl Running {
             let _ = tokio::time::timeout(Duration::from_secs(1), listener).await;
         }
         let said: Vec<u8> = said.lock().iter().copied().collect();
-        Ok((ended?, String::from_utf8_lossy(&said).trim().to_owned()))
+        Ok((ended?, end_of(&said)))
     }
 }
 
-/// Keeps the end of what comes. All of it is read, so that the program never blocks on a full pipe.
+/// Keeps the end of what comes, and passes it on. All of it is read, so that the program never blocks on a full pipe.
 fn listen(
     mut from: impl AsyncRead + Unpin + Send + 'static,
     said: Arc<parking_lot::Mutex<VecDeque<u8>>>,
+    output: OutputWriter,
+    stream: OutputStream,
 ) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            output.write(stream, &buffer[..read]);
             let mut said = said.lock();
             said.extend(&buffer[..read]);
             let beyond = said.len().saturating_sub(SAID_MAX_BYTES);
@@ -213,14 +220,16 @@ mod tests {
     async fn a_command_has_its_directory_its_variables_and_its_words() {
         let script = "pwd; echo $LEVEL $TENURE_JOB $TENURE_ATTEMPT $TENURE_EPOCH $CARGO; exit 3";
         let running = any().start(&shell(script), &run()).expect("allowed");
-        let (status, said) = running.end(std::future::pending()).await.expect("it ended");
+        let (status, said) =
+            running.end(&OutputWriter::nowhere(), std::future::pending()).await.expect("it ended");
         assert_eq!((status.code(), said.as_str()), (Some(3), "/\nfull t 2 7"));
     }
 
     #[tokio::test]
     async fn of_much_output_the_end_is_kept() {
         let running = any().start(&shell("seq 1 5000; echo done >&2; sleep 0.1"), &run()).expect("allowed");
-        let (status, said) = running.end(std::future::pending()).await.expect("it ended");
+        let (status, said) =
+            running.end(&OutputWriter::nowhere(), std::future::pending()).await.expect("it ended");
         assert!(status.success() && said.len() <= SAID_MAX_BYTES, "{}", said.len());
         assert!(said.contains("5000") && said.contains("done") && !said.contains("\n1\n"), "{said}");
     }
@@ -246,7 +255,7 @@ mod tests {
         let running = any().start(&shell(script), &run()).expect("allowed");
         let ended = tokio::spawn({
             let off = off.clone();
-            async move { running.end(off.cancelled()).await }
+            async move { running.end(&OutputWriter::nowhere(), off.cancelled()).await }
         });
         tokio::time::sleep(Duration::from_millis(300)).await;
         off.cancel();

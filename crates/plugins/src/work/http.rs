@@ -1,11 +1,17 @@
 //! HTTP requests as jobs.
 
-use super::{HTTP_KIND, SAID_MAX_BYTES};
+use super::{HTTP_KIND, SAID_MAX_BYTES, beginning_of};
 use crate::checks::{HttpCheck, JobRun, LinkLocal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tenure::job::{Handlers, JobContext, JobOutcome};
+use std::time::Duration;
+use tenure::job::{Handlers, JobContext, JobOutcome, OutputWriter};
+use tokio::time::Instant;
+
+/// How much of an answer is read at most for the output, and how long after enough was read for the result.
+const BODY_MAX_BYTES: usize = 256 * 1024;
+const BODY_TIME: Duration = Duration::from_secs(5);
 
 /// An HTTP request of a schedule, and the payload of its jobs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -61,13 +67,13 @@ impl HttpRequests {
             Ok(work) => work,
             Err(error) => return JobOutcome::failed(format!("its payload is not a request: {error}")),
         };
-        match self.send(&work, &JobRun::of(context)).await {
+        match self.send(&work, &JobRun::of(context), &context.output()).await {
             Ok(said) => JobOutcome::succeeded(said),
             Err(why) => JobOutcome::failed(why),
         }
     }
 
-    async fn send(&self, work: &HttpWork, job: &JobRun) -> Result<String, String> {
+    async fn send(&self, work: &HttpWork, job: &JobRun, output: &OutputWriter) -> Result<String, String> {
         let method = work.method.parse().map_err(|_| format!("{:?} is not a method", work.method))?;
         let mut request = self.0.request(method, &work.url, job)?;
         for (name, value) in &work.headers {
@@ -76,15 +82,25 @@ impl HttpRequests {
         let mut answer = self.0.answer(request.body(work.body.clone())).await?;
         let status = u64::from(answer.status().as_u16());
         let well = work.status.map_or((200..300).contains(&status), |wanted| status == wanted);
-        let mut said = Vec::new();
-        while said.len() < SAID_MAX_BYTES {
-            match answer.chunk().await {
-                Ok(Some(chunk)) => said.extend_from_slice(&chunk),
-                Ok(None) | Err(_) => break,
+        let (mut said, mut read, mut enough_at) = (Vec::new(), 0, None);
+        while read < BODY_MAX_BYTES {
+            // The result never waits long for the rest of an answer that may have no end.
+            let chunk = match enough_at {
+                None => answer.chunk().await,
+                Some(at) => match tokio::time::timeout_at(at, answer.chunk()).await {
+                    Ok(chunk) => chunk,
+                    Err(_) => break,
+                },
+            };
+            let Ok(Some(chunk)) = chunk else { break };
+            output.stdout(&chunk[..chunk.len().min(BODY_MAX_BYTES - read)]);
+            read += chunk.len();
+            said.extend_from_slice(&chunk[..chunk.len().min(SAID_MAX_BYTES - said.len())]);
+            if said.len() == SAID_MAX_BYTES {
+                enough_at.get_or_insert(Instant::now() + BODY_TIME);
             }
         }
-        said.truncate(SAID_MAX_BYTES);
-        let said = format!("status {status}: {}", String::from_utf8_lossy(&said).trim());
+        let said = format!("status {status}: {}", beginning_of(&said));
         let said = said.trim_end_matches(": ").to_owned();
         if well { Ok(said) } else { Err(said) }
     }

@@ -27,6 +27,9 @@ const RESULT_MAX_BYTES: usize = 1024;
 /// The longest text about how far a job is; the library cuts longer ones.
 const PROGRESS_MAX_BYTES: usize = 200;
 
+/// The most of a job's output in one request.
+const OUTPUT_MAX_BYTES: usize = 32 * 1024;
+
 /// Jobs to submit.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -253,7 +256,7 @@ pub(crate) async fn ack(
     }
 }
 
-/// How far a worker is with a job.
+/// How far a worker is with a job, what the job has said since the last time, or both.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ProgressAsk {
@@ -265,14 +268,18 @@ pub(crate) struct ProgressAsk {
     attempt: u32,
     /// 0 to 100.
     #[schema(maximum = 100)]
-    percent: u8,
-    /// One line: at most 200 bytes.
+    percent: Option<u8>,
+    /// One line about it: at most 200 bytes.
     #[serde(default)]
     #[schema(max_length = 200)]
     text: String,
+    /// What is added to the output of the attempt: at most 32 KiB.
+    #[serde(default)]
+    #[schema(max_length = 32_768)]
+    output: String,
 }
 
-/// Says how far a job is; a cancelled one is answered with 404
+/// Says how far a job is, and what it said; a cancelled one is answered with 404
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/progress", tag = "jobs", request_body = ProgressAsk,
     params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
@@ -291,11 +298,16 @@ pub(crate) async fn progress(
 ) -> Answer<StatusCode> {
     let worker = id_in_body("workerId", &ask.worker_id)?;
     let member = state.http_workers.member(&worker, &ask.registration)?;
-    if ask.percent > 100 || ask.text.len() > PROGRESS_MAX_BYTES {
+    if ask.percent.is_some_and(|percent| percent > 100) || ask.text.len() > PROGRESS_MAX_BYTES {
         let detail = format!("percent must be 0 to 100, and text at most {PROGRESS_MAX_BYTES} bytes");
         return Err(Problem::invalid(detail));
     }
-    match member.jobs.progress(job.as_str(), ask.attempt, ask.percent, &ask.text) {
+    if ask.percent.is_none() && (!ask.text.is_empty() || ask.output.is_empty()) {
+        return Err(Problem::invalid("there must be `percent` (with or without `text`), `output`, or both"));
+    }
+    check_output(&ask.output)?;
+    let far = ask.percent.map(|percent| (percent, &*ask.text));
+    match member.jobs.progress(job.as_str(), ask.attempt, far, &ask.output) {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(unknown(job.as_str())),
     }
@@ -329,6 +341,10 @@ pub(crate) struct ResultAsk {
     #[serde(default)]
     #[schema(max_length = 1024)]
     result: String,
+    /// What is added to the output of the attempt: at most 32 KiB.
+    #[serde(default)]
+    #[schema(max_length = 32_768)]
+    output: String,
 }
 
 /// What became of a result.
@@ -363,16 +379,28 @@ pub(crate) async fn result(
             format!("result: {} bytes, but at most {RESULT_MAX_BYTES} are allowed", ask.result.len());
         return Err(Problem::invalid(detail));
     }
+    check_output(&ask.output)?;
     let outcome = match ask.outcome {
         Ending::Succeeded => JobOutcome::succeeded(ask.result),
         Ending::Partial => JobOutcome::partial(ask.result),
         Ending::Failed => JobOutcome::failed(ask.result),
     };
-    if member.jobs.report(job.as_str(), ask.attempt, outcome) {
+    if member.jobs.report(job.as_str(), ask.attempt, outcome, &ask.output) {
         Ok(axum::Json(ResultAnswer { accepted: true }))
     } else {
         Err(unknown(job.as_str()))
     }
+}
+
+fn check_output(output: &str) -> Answer<()> {
+    let bytes = output.len();
+    if bytes <= OUTPUT_MAX_BYTES {
+        return Ok(());
+    }
+    let detail = format!(
+        "output: {bytes} bytes, but at most {OUTPUT_MAX_BYTES} are allowed at a time: send it in several requests"
+    );
+    Err(Problem::invalid(detail))
 }
 
 fn unknown(job: &str) -> Problem {

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod jobs;
+mod output;
 mod probes;
 mod schedules;
 mod workers;
@@ -49,6 +50,7 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(schedules::jobs))
         .routes(routes!(schedules::job))
         .routes(routes!(schedules::history))
+        .routes(routes!(output::output))
 }
 
 /// An answer from serialized JSON.

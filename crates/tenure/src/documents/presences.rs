@@ -60,7 +60,7 @@ impl Documents {
         Keys::below(&self.root)
     }
 
-    pub(super) async fn get(&self, key: &str) -> Result<Option<Object>, Error> {
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Object>, Error> {
         let get = tokio::time::timeout(self.timeout, self.store.get(key, None)).await;
         found(get.unwrap_or_else(|_| Read::Unavailable(late())))
     }

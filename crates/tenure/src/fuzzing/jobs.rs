@@ -2,7 +2,7 @@
 
 use super::{assert_kept, assert_told, id};
 use crate::documents::Codec;
-use crate::job::{HeadCodec, InboxCodec, LedgerCodec, PartCodec, RequestsCodec, RowsCodec};
+use crate::job::{HeadCodec, InboxCodec, JobOutput, LedgerCodec, PartCodec, RequestsCodec, RowsCodec};
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,6 +132,26 @@ pub fn requests(body: &[u8]) -> bool {
     assert_eq!((envelope, &read), (stamp, &doc));
     assert_eq!(RequestsCodec.write(stamp, &read, &carried), again);
     assert_kept(&json(body), &json(&again), &REQUESTS_FIELDS);
+    true
+}
+
+/// `jobs/output/<folder>/<job>/<attempt>.json`.
+pub fn output(body: &[u8]) -> bool {
+    let output = match JobOutput::parse(body) {
+        Ok(output) => output,
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
+            return false;
+        }
+    };
+    assert!([output.job.as_str(), output.worker.as_str()].iter().all(|name| id(name.as_bytes())));
+    let all = output.pieces();
+    for seen in [0, 1, output.bytes / 2, output.bytes.saturating_sub(1), u64::MAX] {
+        let rest = output.pieces_after(seen);
+        assert!(rest.len() <= all.len() && (seen > 0 || rest == all));
+    }
+    let shown = serde_json::to_value(&output).expect("maps with text keys always serialize");
+    assert!(shown["first"].is_array() && shown["last"].is_array());
     true
 }
 

@@ -12,7 +12,7 @@ use tenure_core::WorkerId;
 
 type Check = fn(&[u8]) -> bool;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("seat", seat),
     ("worker", worker),
     ("snapshot", snapshot),
@@ -20,6 +20,7 @@ const CHECKS: [(&str, Check); 11] = [
     ("inbox", inbox),
     ("requests", requests),
     ("history", history),
+    ("output", output),
     ("presence", presence),
     ("settings", settings),
     ("url", url),

@@ -2,6 +2,7 @@
 
 use super::documents::{InboxCodec, LedgerCodec};
 use super::history::{HeadCodec, PartCodec, RowsCodec, limits};
+use super::output::OutputRetention;
 use super::requests::RequestsCodec;
 use super::{Jobs, SHARDS};
 use crate::clock::millis;
@@ -72,6 +73,7 @@ pub(super) struct LeaderStore {
     parts: Arc<[DocumentClient<PartCodec>]>,
     /// When old objects were last looked for.
     looked: Arc<Mutex<Option<Instant>>>,
+    outputs: Arc<OutputRetention>,
 }
 
 impl Jobs {
@@ -99,6 +101,7 @@ impl LeaderStore {
             history,
             parts,
             looked: Arc::default(),
+            outputs: Arc::new(OutputRetention::new()),
         }
     }
 
@@ -189,6 +192,7 @@ impl LeaderStore {
         };
         if due {
             self.remove_old(guard, &key).await;
+            self.outputs.remove_old(&self.place, &self.keys, &self.documents, guard, &key).await;
         }
         true
     }

@@ -2,7 +2,7 @@
 
 mod life;
 
-use super::{Jobs, SLOW_LOOK};
+use super::{Jobs, OutputWriter, SLOW_LOOK};
 use crate::clock::millis;
 use crate::workers::{Worker, WorkerEnd};
 use life::Runner;
@@ -18,6 +18,7 @@ use tenure_core::{
 use tenure_core::{JobId, KindName, QueueName};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// What a handler is given.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct JobContext {
     pub payload: Arc<[u8]>,
     /// Where it says how far it is.
     pub(crate) said: Arc<Said>,
+    /// Where it says the rest.
+    pub(crate) output: OutputWriter,
     /// Cancelled when the job is cancelled, has taken too long, or nobody waits for it any more. A handler that ignores
     /// this is dropped at its next await once nobody is interested in its outcome.
     pub cancelled: CancellationToken,
@@ -73,6 +76,12 @@ impl JobContext {
     /// the worker's next write, or after 5 s.
     pub fn progress(&self, percent: u8, text: &str) {
         self.said.say((self.id.clone(), self.dispatch), Progress::new(percent, text));
+    }
+
+    /// Takes what the attempt has to say, for [`JobOutput`](super::JobOutput) and `tenure job logs`: of more than 256 KiB, the beginning and
+    /// the end. It is written to the store, readable for everybody who may read there, when the attempt ends and every 30 s.
+    pub fn output(&self) -> OutputWriter {
+        self.output.clone()
     }
 }
 
@@ -155,12 +164,14 @@ pub struct RunnerOptions {
     pub labels: Labels,
     /// The commands it allows, for jobs that run one. Its handler must refuse all others.
     pub commands: BTreeSet<AllowedCommand>,
+    /// Whether the output of attempts is written to the store, where it stands in clear text. Default: true.
+    pub keep_output: bool,
 }
 
 impl Default for RunnerOptions {
     fn default() -> RunnerOptions {
         let (queues, labels, commands) = (BTreeSet::new(), Labels::default(), BTreeSet::new());
-        RunnerOptions { concurrency: 4, claims: 16, queues, labels, commands }
+        RunnerOptions { concurrency: 4, claims: 16, queues, labels, commands, keep_output: true }
     }
 }
 
@@ -212,7 +223,7 @@ impl JobRunner {
             true => 0,
             false => options.claims.clamp(concurrency, JOB_SLOTS_MAX as usize) as u32,
         };
-        let RunnerOptions { queues, labels, commands, .. } = options;
+        let RunnerOptions { queues, labels, commands, keep_output, .. } = options;
         let serves = Serves { queues, kinds, slots, labels, commands };
         let config = ClaimerConfig {
             incarnation: Incarnation(rand::random()),
@@ -231,7 +242,19 @@ impl JobRunner {
         let (told, counts) = watch::channel(ClaimerCounts::default());
         let (place, watched) = (place.clone(), Arc::clone(&worker));
         let looks = Arc::clone(&look);
-        let runner = Runner { place, config, handlers, worker: watched, draining, looks, hand, told };
+        let writing = TaskTracker::new();
+        let runner = Runner {
+            place,
+            config,
+            handlers,
+            keep_output,
+            writing,
+            worker: watched,
+            draining,
+            looks,
+            hand,
+            told,
+        };
         tokio::spawn(async move {
             let reason = runner.run().await;
             end.send_replace(Some(reason));

@@ -36,6 +36,12 @@ pub struct JobMetrics {
     pub rejected: u64,
     /// Requests to the store for jobs. They are included in the bulk lane's.
     pub requests: u64,
+    /// Times that the output of an attempt was written.
+    pub outputs: u64,
+    /// Times that it could not be written.
+    pub output_failures: u64,
+    /// Bytes of outputs that were left out, because there was too much.
+    pub output_bytes_left_out: u64,
     /// Median time from submission to claim as the leader saw it, over the newest hundred; 0 for fewer than ten.
     pub claim_latency_p50: u64,
     /// 99th percentile of the same.
@@ -56,6 +62,9 @@ pub(crate) struct JobFigures {
     claimed: AtomicU64,
     fenced: AtomicU64,
     rejected: AtomicU64,
+    outputs: AtomicU64,
+    output_failures: AtomicU64,
+    output_bytes_left_out: AtomicU64,
     latencies: Mutex<HeartbeatLatencies>,
 }
 
@@ -92,6 +101,14 @@ impl JobFigures {
         add(&self.rejected, before.unreadable, now.unreadable);
     }
 
+    pub(crate) fn output_written(&self, stands: bool) {
+        add(if stands { &self.outputs } else { &self.output_failures }, 0, 1);
+    }
+
+    pub(crate) fn output_left_out(&self, bytes: u64) {
+        add(&self.output_bytes_left_out, 0, bytes);
+    }
+
     pub(crate) fn claimed_after(&self, ms: u64) {
         self.latencies.lock().record(ms);
     }
@@ -111,6 +128,9 @@ impl JobFigures {
             claimed: get(&self.claimed),
             fenced: get(&self.fenced),
             rejected: get(&self.rejected),
+            outputs: get(&self.outputs),
+            output_failures: get(&self.output_failures),
+            output_bytes_left_out: get(&self.output_bytes_left_out),
             requests: self.meter.snapshot().requests(),
             claim_latency_p50: latencies.percentile(50).unwrap_or(0),
             claim_latency_p99: latencies.percentile(99).unwrap_or(0),

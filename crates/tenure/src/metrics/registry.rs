@@ -25,6 +25,9 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_job_claim_latency_seconds",
     "tenure_job_duplicates_total",
     "tenure_job_late_results_total",
+    "tenure_job_output_failures_total",
+    "tenure_job_output_left_out_bytes_total",
+    "tenure_job_outputs_total",
     "tenure_job_requests_total",
     "tenure_jobs_claimed_total",
     "tenure_jobs_created_total",
@@ -72,7 +75,7 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 /// A figure with one sample per node: name, help, value.
 type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
 
-const COUNTERS: [Single<u64>; 20] = [
+const COUNTERS: [Single<u64>; 23] = [
     ("tenure_contention_events", "Heartbeat cycles longer than the contention threshold", |metrics| {
         metrics.contention_events
     }),
@@ -88,6 +91,13 @@ const COUNTERS: [Single<u64>; 20] = [
     ("tenure_job_late_results", "Job results that arrived too late and were not applied", |metrics| {
         metrics.jobs.late
     }),
+    ("tenure_job_output_failures", "Times the output of a job attempt could not be written", |metrics| {
+        metrics.jobs.output_failures
+    }),
+    ("tenure_job_output_left_out_bytes", "Bytes left out of outputs of job attempts", |metrics| {
+        metrics.jobs.output_bytes_left_out
+    }),
+    ("tenure_job_outputs", "Times the output of a job attempt was written", |metrics| metrics.jobs.outputs),
     ("tenure_job_requests", "Store requests made for jobs", |metrics| metrics.jobs.requests),
     ("tenure_jobs_claimed", "Job attempts claimed by workers of this process", |metrics| {
         metrics.jobs.claimed

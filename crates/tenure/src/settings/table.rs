@@ -461,7 +461,7 @@ pub const FIELDS: &[Field] = &[
         env: "TENURE_JOB_RETENTION",
         also: &[],
         flag: "--job-retention",
-        kind: at_least(1000),
+        kind: Kind::Millis { min: 1000, max: 366 * DAY_MS },
         default: Fallback::Text("604800000"),
         doc: "How long the history keeps finished jobs and their output, in ms. Default: 604800000 (7 days). Old \
               ones are removed when newer ones are put away. Shorter: fewer objects. Longer: more history.",

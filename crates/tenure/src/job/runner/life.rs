@@ -2,6 +2,7 @@
 
 use super::super::Jobs;
 use super::super::carrier::InboxClient;
+use super::super::output::{OutputWriter, Outputs, Recording};
 use super::{Handlers, JobContext, JobOutcome, RunnerEnd, Said};
 use crate::fence::{Fence, TaskStamp};
 use crate::shell::{Happening, Host, Shell};
@@ -9,6 +10,7 @@ use crate::workers::{Worker, WorkerDocument};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, Read};
 use tenure_core::machine::Now;
 use tenure_core::{
@@ -19,12 +21,16 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Keeps a claimer where the place is.
 pub(super) struct Runner {
     pub(super) place: Jobs,
     pub(super) config: ClaimerConfig,
     pub(super) handlers: Handlers,
+    pub(super) keep_output: bool,
+    /// Outputs that are being written.
+    pub(super) writing: TaskTracker,
     pub(super) worker: Arc<Worker>,
     pub(super) draining: watch::Receiver<bool>,
     pub(super) looks: Arc<Notify>,
@@ -58,6 +64,8 @@ impl Runner {
                 end = &mut life => {
                     if end == RunnerEnd::Drained {
                         left.join_all().await;
+                        self.writing.close();
+                        self.writing.wait().await;
                     }
                     return end;
                 }
@@ -79,6 +87,7 @@ impl Runner {
             place: self.place.clone(),
             worker: Arc::clone(&self.worker),
             handlers: self.handlers.clone(),
+            outputs: self.keep_output.then(|| Outputs::new(&self.place, worker, &self.writing)),
             draining: self.draining.clone(),
             drains: false,
             looks: Arc::clone(&self.looks),
@@ -106,6 +115,8 @@ struct ClaimerHost {
     registration: String,
     worker: Arc<Worker>,
     handlers: Handlers,
+    /// Unless nothing is to be kept.
+    outputs: Option<Outputs>,
     draining: watch::Receiver<bool>,
     drains: bool,
     looks: Arc<Notify>,
@@ -152,10 +163,11 @@ impl Host<Claimer> for ClaimerHost {
 
     fn output(&mut self, _: Now, _: &Claimer, output: ClaimerOutput) -> ControlFlow<RunnerEnd> {
         match output {
-            ClaimerOutput::Run { id, attempt, number, epoch, queue, kind, payload, .. } => {
+            ClaimerOutput::Run { id, attempt, number, epoch, queue, kind, payload, timeout_ms } => {
                 let (said, cancelled) = (Arc::clone(&self.said), CancellationToken::new());
                 let (dispatch, attempt, epoch) = (attempt, number, epoch.0);
-                self.begin(JobContext {
+                let output = OutputWriter::nowhere();
+                let context = JobContext {
                     id,
                     attempt,
                     dispatch,
@@ -164,8 +176,10 @@ impl Host<Claimer> for ClaimerHost {
                     kind,
                     payload,
                     said,
+                    output,
                     cancelled,
-                });
+                };
+                self.begin(context, Duration::from_millis(timeout_ms));
             }
             ClaimerOutput::Cancel { id, attempt, dropped } => self.stop((id, attempt), dropped),
             ClaimerOutput::Drained => return ControlFlow::Break(RunnerEnd::Drained),
@@ -229,8 +243,11 @@ impl Host<Claimer> for ClaimerHost {
 }
 
 impl ClaimerHost {
-    fn begin(&mut self, context: JobContext) {
+    fn begin(&mut self, mut context: JobContext, timeout: Duration) {
         let key = (context.id.clone(), context.dispatch);
+        let begins = |outputs: &Outputs| outputs.begin(&context.id, context.attempt, context.epoch, timeout);
+        let recording = self.outputs.as_ref().map(begins);
+        context.output = recording.as_ref().map(Recording::output).unwrap_or_default();
         let handler = self.handlers.by_kind.get(context.kind.as_str()).cloned();
         let cancelled = context.cancelled.clone();
         let called_off = cancelled.clone();
@@ -249,6 +266,9 @@ impl ClaimerHost {
             };
             let stopped = called_off.is_cancelled() && outcome.kind == OutcomeKind::Failed;
             let outcome = if stopped { Outcome { kind: OutcomeKind::Cancelled, ..outcome } } else { outcome };
+            if let Some(recording) = recording {
+                recording.end().await;
+            }
             (named, outcome)
         });
         self.running.insert(key, (abort, cancelled));
