@@ -24,8 +24,9 @@ use tokio::time::Instant;
 /// Most inboxes in one list.
 const LIST_MAX: usize = 25_000;
 
-/// How often to look for old objects of the history, how many to look at, and how many to remove at a time.
+/// How often to look for old objects while many jobs end, and while few do; how many to look at, and how many to remove at a time.
 const REMOVALS_EVERY: Duration = Duration::from_secs(60);
+const REMOVALS_EVERY_IDLE: Duration = Duration::from_secs(3600);
 const REMOVALS_MAX: usize = 1000;
 const REMOVALS_AT_ONCE: usize = 16;
 
@@ -128,7 +129,12 @@ impl LeaderStore {
                 DispatchAnswer::Requests(self.requests.carry(Some(&guard), request).await)
             }
             DispatchRequest::HistoryHead(request) => {
-                DispatchAnswer::HistoryHead(self.history.carry(Some(&guard), request).await)
+                let answer = self.history.carry(Some(&guard), request).await;
+                if matches!(answer, DocumentAnswer::Written(WriteAnswer::Won(_))) {
+                    // Where few jobs end, no batch is written for days.
+                    self.remove_due(&guard, self.history.key(), REMOVALS_EVERY_IDLE).await;
+                }
+                DispatchAnswer::HistoryHead(answer)
             }
             DispatchRequest::HistoryPart(part, request) => {
                 DispatchAnswer::HistoryPart(part, self.parts[part].carry(Some(&guard), request).await)
@@ -183,7 +189,13 @@ impl LeaderStore {
         if !matches!(answer, DocumentAnswer::Written(WriteAnswer::Won(_))) {
             return false;
         }
-        let every = (self.place.settings.job_retention / 10).min(REMOVALS_EVERY);
+        self.remove_due(guard, &key, REMOVALS_EVERY).await;
+        true
+    }
+
+    /// Removes what is too old, if that was not done for so long. `newest` was just written.
+    async fn remove_due(&self, guard: &LeaderGuard, newest: &str, every: Duration) {
+        let every = (self.place.settings.job_retention / 10).min(every);
         let due = {
             let (mut looked, now) = (self.looked.lock(), Instant::now());
             let due = looked.is_none_or(|at| now - at >= every);
@@ -191,10 +203,9 @@ impl LeaderStore {
             due
         };
         if due {
-            self.remove_old(guard, &key).await;
-            self.outputs.remove_old(&self.place, &self.keys, &self.documents, guard, &key).await;
+            self.remove_old(guard, newest).await;
+            self.outputs.remove_old(&self.place, &self.keys, &self.documents, guard, newest).await;
         }
-        true
     }
 
     /// Removes objects that are older than the newest by more than the retention, by the store's own times. A failed removal
