@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure::clock::TokioClock;
 use tenure::id::KindName;
-use tenure::job::{Handlers, JobRunner, JobSpec};
+use tenure::job::{Handlers, JobRunner};
 use tenure::process::Supervisor;
 use tenure::store::{Lanes, MemoryStore, Meter, MeterSnapshot, Metered, Store};
 use tenure::worker::WorkerSpec;
@@ -31,13 +31,11 @@ struct Load {
     every_s: u64,
     /// Spread over the interval, or all due at once.
     spread: bool,
-    /// Jobs that wait for a worker that nobody is.
-    open: usize,
 }
 
 /// So many schedules, each due every minute, and a thousand agents.
 fn minutely(schedules: u64) -> Load {
-    Load { schedules, agents: 1000, every_s: 60, spread: true, open: 0 }
+    Load { schedules, agents: 1000, every_s: 60, spread: true }
 }
 
 struct Figures {
@@ -92,16 +90,6 @@ fn main() {
     let name = "5000 schedules at once, 1000 agents";
     if wanted(name) {
         report(name, &run(&Load { spread: false, ..minutely(5000) }), Some(&idle));
-    }
-    let name = "1000 schedules, 1000 agents, 10000 jobs wait";
-    if wanted(name) {
-        let figures = run(&Load { open: 10_000, ..minutely(1000) });
-        report(name, &figures, Some(&idle));
-        println!(
-            "  all of the cluster and the store: {:.1} % of a core, {} MiB",
-            figures.cpu_us / COUNTED_S as f64 / 1e4,
-            resident_mib()
-        );
     }
     let name = "50 schedules every 1 s, 5 agents";
     if wanted(name) {
@@ -172,14 +160,6 @@ async fn cluster(load: &Load) -> Figures {
     for number in 0..load.schedules {
         runner.schedules().put(&schedule(load, number, &rules), START).await.expect("written");
     }
-    let waiting =
-        (0..load.open).map(|_| JobSpec::unnamed("nobodys").payload(vec![b'x'; 100])).collect::<Vec<_>>();
-    for batch in waiting.chunks(1000) {
-        while let Err(error) = lead.jobs().submit_all(batch.to_vec()).await {
-            assert!(error.is_retryable(), "{error}");
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
     let mut view = runner.view();
     let known = |view: &tenure_plugins::schedules::RunnerView| {
         view.workers == load.agents && view.schedules.len() as u64 == load.schedules
@@ -233,13 +213,6 @@ fn schedule(load: &Load, number: u64, rules: &Rules) -> Schedule {
     );
     let mut schedules = read_file(&text, rules).expect("valid");
     Schedule { since_ms: START + 30_000, ..schedules.pop().expect("one") }
-}
-
-/// Memory of this process.
-fn resident_mib() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * 4096 / (1 << 20)
 }
 
 /// CPU time of this process.

@@ -148,6 +148,8 @@ fn on_its_own_only_while_nobody_holds_the_global_seat() {
     assert_eq!(plugin.choice.global_leader(), Some((&node(), Epoch(7))));
     assert_eq!(plugin.reads(WhichSeat::Global, vacant(7)), [SeatChoiceOutput::StartOwn(Epoch(7))]);
     assert_eq!(plugin.reads(WhichSeat::Global, vacant(7)), [], "it runs");
+    assert!(plugin.choice.runs_own());
+    assert_eq!(plugin.choice.wake_at(), Some(Time(plugin.now + EVERY_MS)));
     plugin.now += EVERY_MS;
     plugin.feed(Input::Wake);
     let (earlier, _) = plugin.asked.pop().expect("it reads the global seat all the time");

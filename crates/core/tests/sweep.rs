@@ -67,6 +67,8 @@ struct Hand {
     machine: Sweep,
     now: u64,
     asked: Vec<(RequestId, SweepRequest)>,
+    /// The newest id of a request.
+    newest: RequestId,
     told: Vec<SweepOutput>,
 }
 
@@ -79,7 +81,7 @@ impl Hand {
             snapshot_weight_max: 1 << 20,
         };
         let machine = Sweep::new(config, KnownWorkers::default());
-        Hand { machine, now: 0, asked: Vec::new(), told: Vec::new() }
+        Hand { machine, now: 0, asked: Vec::new(), newest: RequestId(0), told: Vec::new() }
     }
 
     /// Leads in this epoch, and has asked for the snapshot.
@@ -104,7 +106,11 @@ impl Hand {
         }
         for effect in effects {
             match effect {
-                Effect::Request(id, request) => self.asked.push((id, request)),
+                Effect::Request(id, request) => {
+                    assert!(id > self.newest, "{id:?} was used before");
+                    self.newest = id;
+                    self.asked.push((id, request));
+                }
                 Effect::Output(output) => self.told.push(output),
             }
         }
@@ -306,4 +312,59 @@ fn a_node_that_no_longer_leads_ignores_what_it_asked_and_catches_up() {
     hand.tell(Input::Answer(asked, list(3)));
     hand.tell(Input::Wake);
     assert_eq!((hand.requests(), hand.machine == before), (vec![LOOK], true));
+}
+
+#[test]
+fn a_node_that_no_longer_leads_does_not_read_what_it_published_itself() {
+    let mut hand = Hand::leading(1);
+    hand.answer(read(Read::Absent));
+    hand.answer(list(1));
+    hand.answer(SweepAnswer::Read(ReadOutcome::Found(details())));
+    hand.won("a");
+    hand.tell(Input::Command(SweepCommand::Seat(Some(id(1, 1)))));
+    hand.tell(Input::Command(SweepCommand::Lost));
+    assert_eq!((hand.requests(), hand.machine.wake_at()), (Vec::new(), None));
+}
+
+#[test]
+fn another_term_begins_anew_and_the_same_one_goes_on() {
+    let mut hand = Hand::leading(1);
+    hand.lead(1);
+    assert_eq!(hand.requests(), [LOOK]);
+    hand.lead(2);
+    assert_eq!(hand.requests(), [LOOK, LOOK]);
+}
+
+#[test]
+fn what_was_published_before_a_node_came_is_no_news_to_it() {
+    let mut hand = Hand::new();
+    hand.tell(Input::Command(SweepCommand::Seat(Some(id(1, 1)))));
+    hand.answer(found(1, snapshot(id(1, 1), false), "a"));
+    assert_eq!(hand.told, [SweepOutput::Applied(id(1, 1))]);
+    assert_eq!(hand.machine.known().applied(), Some(id(1, 1)));
+}
+
+#[test]
+fn a_list_asked_for_in_a_former_term_is_ignored() {
+    let mut hand = Hand::leading(1);
+    hand.answer(read(Read::Absent));
+    let (former, _) = hand.asked.remove(0);
+    hand.tell(Input::Command(SweepCommand::Lost));
+    hand.lead(2);
+    hand.answer(read(Read::Absent));
+    assert_eq!(hand.requests(), [SweepRequest::List]);
+    hand.tell(Input::Answer(former, list(3)));
+    assert_eq!(hand.requests(), [SweepRequest::List]);
+}
+
+#[test]
+fn presences_of_dead_nodes_are_removed_every_half_of_their_retention() {
+    let mut hand = Hand::leading(1);
+    for half_days in 1..4 {
+        hand.asked.clear();
+        hand.wake(half_days * 43_200_000 - 1);
+        assert_eq!(hand.requests(), []);
+        hand.wake(half_days * 43_200_000);
+        assert_eq!(hand.requests(), [SweepRequest::ForgetNodes]);
+    }
 }

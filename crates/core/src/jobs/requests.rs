@@ -16,6 +16,10 @@ use crate::time::Time;
 /// How many looks after the last news stay quick.
 const QUICK_LOOKS: u8 = 20;
 
+/// Where a look finds more than this, the next ones are half as frequent: the writes that follow from each, one of every inbox that
+/// is given something, are shared by twice as many jobs.
+const MANY: usize = 50;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RequestsNews {
     Nothing,
@@ -32,6 +36,8 @@ pub(super) struct Requests {
     content: Content<RequestsDoc>,
     look_at: Time,
     quick_looks: u8,
+    /// How many entries the last look found.
+    found: usize,
 }
 
 impl Requests {
@@ -43,6 +49,7 @@ impl Requests {
             content: Content::default(),
             look_at: Time(0),
             quick_looks: 0,
+            found: 0,
         }
     }
 
@@ -94,8 +101,12 @@ impl Requests {
         id: RequestId,
         answer: DocumentAnswer<RequestsDoc>,
     ) -> RequestsNews {
+        let is_read = matches!(answer, DocumentAnswer::Read(_));
         let (settled, body) = self.document.answered(now, id, answer);
         self.content.settle(&settled.what, body);
+        if is_read {
+            self.found = self.entries().len();
+        }
         let news = match settled.what {
             What::Superseded(_) => return RequestsNews::Superseded,
             What::Blocked { news: true, .. } => RequestsNews::Unreadable,
@@ -109,7 +120,11 @@ impl Requests {
         };
         let is_news = news == RequestsNews::Read;
         self.quick_looks = if is_news { QUICK_LOOKS } else { self.quick_looks.saturating_sub(1) };
-        let pause_ms = if self.quick_looks > 0 { config.fast_ms / 2 } else { config.requests_ms };
+        let pause_ms = match self.quick_looks {
+            0 => config.requests_ms,
+            _ if self.found > MANY => config.fast_ms,
+            _ => config.fast_ms / 2,
+        };
         self.look_at = now + pause_ms;
         news
     }
@@ -150,14 +165,15 @@ fn request(op: Op, body: impl FnOnce() -> RequestsDoc) -> DispatchRequest {
 
 /// The document without what is done; `None` if nothing is.
 fn rest(doc: &RequestsDoc, is_done: impl Fn(&Ask) -> bool) -> Option<RequestsDoc> {
-    let (done, entries): (Vec<Asked>, Vec<Asked>) = doc.entries.iter().cloned().partition(|asked| {
+    let leaves = |asked: &Asked| {
         // A job that there is no room for yet is called off once it is there.
         let too_early = matches!(&asked.ask, Ask::Cancel(id) if doc.submits(id));
         !too_early && is_done(&asked.ask)
-    });
-    if done.is_empty() {
+    };
+    if !doc.entries.iter().any(leaves) {
         return None;
     }
+    let (done, entries): (Vec<Asked>, Vec<Asked>) = doc.entries.iter().cloned().partition(leaves);
     let mut taken = doc.taken.clone();
     for asked in done {
         if !taken.contains(&asked.batch) && !Mutant::JobBatchForgotten.on() {

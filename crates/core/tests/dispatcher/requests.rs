@@ -97,3 +97,14 @@ fn looks_are_quick_while_something_is_asked() {
     let idle = driver.pass(8000);
     assert!((4..=5).contains(&looks(&idle)), "{idle:#?}");
 }
+
+#[test]
+fn looks_that_find_much_are_half_as_frequent() {
+    for (jobs, expected) in [(50, 50), (51, 100)] {
+        let (mut driver, _) = asked((0..jobs).map(|number| submit(&format!("t{number}"))).collect());
+        driver.serve();
+        let story = driver.pass(3000);
+        let look = story.iter().find(|said| said.contains("read requests")).expect("a look");
+        assert_eq!(look.split_once(' ').expect("a time").0, (2000 + expected).to_string(), "{jobs} jobs");
+    }
+}

@@ -18,6 +18,8 @@ struct Leader {
     now_ms: u64,
     /// The round that has no answer yet.
     round: Option<(RequestId, Vec<NewJob<Round>>)>,
+    /// How many rounds there were.
+    rounds: u64,
     told: Vec<(String, RunAnswer)>,
     violations: Vec<String>,
 }
@@ -58,6 +60,10 @@ impl Leader {
         for effect in effects {
             match effect {
                 Effect::Request(id, SubmitJobs(jobs)) => {
+                    self.rounds += 1;
+                    if id != RequestId(self.rounds) {
+                        self.violations.push(format!("round {} has the id {id:?}", self.rounds));
+                    }
                     if self.round.replace((id, jobs)).is_some() {
                         self.violations.push("two rounds at a time".to_owned());
                     }
@@ -215,6 +221,17 @@ fn a_request_that_does_not_wait_is_answered_at_once() {
         ("web.run.old", RunAnswer::Existed),
     ];
     assert_eq!(leader.told, told.map(|(job, answer)| (job.to_owned(), answer)));
+}
+
+#[test]
+fn a_request_that_does_not_wait_is_told_if_it_was_refused() {
+    let mut leader = Leader::new(TERMS);
+    leader.run_now("web.run.a");
+    assert_eq!(leader.submits(), [".run.a"]);
+    leader.answer(&[Refused]);
+    assert_eq!(leader.told, [("web.run.a".to_owned(), RunAnswer::Refused)]);
+    leader.now_ms += 1000;
+    assert_eq!(leader.submits(), NONE);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read};
 use tenure_core::machine::Now;
 use tenure_core::{
-    Ask, AskAnswer, Incarnation, JobId, JobRecord, RequestsDoc, Submitter, SubmitterCommand, SubmitterOutput,
-    job_shard,
+    Ask, AskAnswer, Incarnation, JobId, JobRecord, RequestsDoc, SeriesId, Submitter, SubmitterCommand,
+    SubmitterOutput, job_shard,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -27,8 +27,9 @@ pub const JOBS_PER_CALL_MAX: usize = 1000;
 /// Up to so many named jobs in a call are looked up in the ledger, with one read each.
 const LOOKED_UP_MAX: usize = 16;
 
-/// Jobs without a name are kept together by so many: those of one group are written with one write.
-const GROUP: u32 = 50;
+/// Jobs without a name are kept together by so many: those of one group are written with one write. Small enough for groups to fill
+/// the parts of the ledger evenly.
+const GROUP: u32 = 25;
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -60,6 +61,8 @@ struct State {
     calls: HashMap<String, mpsc::Sender<Call>>,
     /// The group of the last job without a name, and how many it has.
     group: Option<(String, u32)>,
+    /// The part of the ledger that this group is in.
+    part: Option<usize>,
 }
 
 impl Submissions {
@@ -69,8 +72,11 @@ impl Submissions {
         let (group, count) = match state.group.take().filter(|(_, count)| *count < GROUP) {
             Some((group, count)) => (group, count + 1),
             None => {
-                let now = jiff::Timestamp::now().as_millisecond();
-                (format!("j{now:011x}{:08x}", rand::random::<u32>()), 1)
+                // In turn: left to chance, some parts would be full long before the others.
+                let part =
+                    state.part.map_or_else(|| rand::random_range(0..SHARDS), |part| (part + 1) % SHARDS);
+                state.part = Some(part);
+                (new_group(part), 1)
             }
         };
         state.group = Some((group.clone(), count));
@@ -95,6 +101,17 @@ impl Submissions {
                 state.calls.insert(key, calls.clone());
                 calls
             }
+        }
+    }
+}
+
+/// A new name for a group in this part of the ledger.
+fn new_group(part: usize) -> String {
+    let now = jiff::Timestamp::now().as_millisecond();
+    loop {
+        let group = format!("j{now:011x}{:08x}", rand::random::<u32>());
+        if SeriesId::new(group.as_str()).is_ok_and(|series| job_shard(&series, SHARDS) == part) {
+            return group;
         }
     }
 }
@@ -271,5 +288,22 @@ impl Host<Submitter> for SubmitterHost {
         self.tokens += 1;
         self.replies.insert(self.tokens, reply);
         Happening::Command(SubmitterCommand::Ask { token: self.tokens, asks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of the ledger holds some 190 jobs with small payloads.
+    #[test]
+    fn ten_thousand_jobs_without_a_name_are_spread_evenly() {
+        let submissions = Submissions::default();
+        let mut jobs = vec![0; SHARDS];
+        for _ in 0..10_000 {
+            let (_, series) = submissions.name();
+            jobs[job_shard(&SeriesId::new(series.as_str()).expect("valid"), SHARDS)] += 1;
+        }
+        assert!(jobs.iter().all(|jobs| (150..=175).contains(jobs)), "{jobs:?}");
     }
 }
