@@ -37,7 +37,7 @@ type Leading = tenure_core::Dispatcher<Candidates>;
 pub struct DispatcherOptions {
     /// Most entries in an inbox, 1 to 256. Default: 64.
     pub inbox_entries: usize,
-    /// Finished jobs kept in each of the 64 parts of the ledger, so that they can be viewed and recognised. Default: 32.
+    /// Finished jobs kept in each of the 64 parts of the ledger, so that they can be viewed and recognised. Default: 16.
     /// With more, each write of a part carries more.
     pub keep_finished: usize,
     /// Finished jobs that the newest part of the history holds before it hands them over. Default: 512. With more, each write of
@@ -47,7 +47,7 @@ pub struct DispatcherOptions {
 
 impl Default for DispatcherOptions {
     fn default() -> DispatcherOptions {
-        DispatcherOptions { inbox_entries: 64, keep_finished: 32, history_rows: 512 }
+        DispatcherOptions { inbox_entries: 64, keep_finished: 16, history_rows: 512 }
     }
 }
 
