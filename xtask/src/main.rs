@@ -19,6 +19,7 @@ mod interrupt;
 mod jobs;
 mod mutants;
 mod newcomer;
+mod npm;
 mod process;
 mod proof;
 mod prove;

@@ -11,6 +11,7 @@ use crate::chaos::{self, StoreKind};
 use crate::debian::{self, Needed};
 use crate::engine::{self, Engine, Lifetime, Site};
 use crate::jobs;
+use crate::npm;
 use crate::proof;
 use crate::python::Played;
 use crate::schemathesis;
@@ -22,6 +23,8 @@ use lanes::{Program, Task};
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 /// The engines' addresses and credentials, for tests marked as ignored because they need them.
 const ENGINES_VARIABLE: &str = "TENURE_TEST_S3_ENGINES";
+/// Where the script of axe-core is, for the test of the dashboard that needs it.
+const AXE_VARIABLE: &str = "TENURE_TEST_AXE";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -102,11 +105,19 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
             special.push((program, step.to_owned()));
         }
     }
-    report.lanes(
-        waiting(&programs, &special, &args.filter, &sites)?,
-        computing(workspace, &programs, &args.filter),
-        filtered,
-    );
+    let mut axe = None;
+    if special.iter().any(|(program, _)| *program == "dashboard") {
+        axe = npm::axe(workspace)?;
+        if axe.is_none() {
+            report.skip("AXE-CORE (npm's package is not there and cannot be installed)");
+        }
+    }
+    let mut waiting = waiting(&programs, &special, &args.filter, &sites)?;
+    for task in &mut waiting {
+        task.command.env_remove(AXE_VARIABLE);
+        task.command.envs(axe.iter().map(|axe| (AXE_VARIABLE, axe)));
+    }
+    report.lanes(waiting, computing(workspace, &programs, &args.filter), filtered);
     for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
         // Already built with the tests.
         report.step(&format!("example {example}"), || {

@@ -4,10 +4,10 @@ use crate::args::{QueueAction, QueueOneArgs, QueueSetArgs};
 use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
 use crate::schedules::{Place, id, pretty, span};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::ExitCode;
 use tenure::id::QueueName;
-use tenure::job::{Jobs, Queue, QueueSettings};
+use tenure::job::{JobList, Jobs, Queue, QueueInfo, QueueSettings};
 
 /// An object on the store cannot be read.
 const UNREADABLE: u8 = 6;
@@ -18,12 +18,13 @@ pub(crate) async fn queue(action: QueueAction) -> Result<ExitCode, Failure> {
     match action {
         QueueAction::Ls(args) => {
             let (namespace, place) = Place::existing(&args.settings).await?;
-            let (queues, unreadable) = match &place {
-                Some(place) => Queue::read_all(&place.lanes, &namespace).await?,
-                None => Default::default(),
+            let list = match &place {
+                Some(place) => JobList::read(&place.lanes, &namespace).await?,
+                None => JobList::default(),
             };
+            let (queues, unreadable) = (Queue::all(&list), list.unreadable);
             if args.json {
-                let queues: Vec<Value> = queues.iter().map(told).collect();
+                let queues: Vec<QueueInfo> = queues.iter().map(Queue::info).collect();
                 let unreadable: Vec<String> =
                     unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect();
                 let report =
@@ -62,10 +63,10 @@ async fn show(args: QueueOneArgs) -> Result<ExitCode, Failure> {
     let (namespace, place) = Place::existing(&args.settings).await?;
     let unknown = || Failure::missing(format!("queue {name} has neither jobs nor settings in {namespace}"));
     let place = place.ok_or_else(unknown)?;
-    let (queues, unreadable) = Queue::read_all(&place.lanes, &namespace).await?;
-    let queue = queues.into_iter().find(|queue| queue.name == name).ok_or_else(unknown)?;
+    let list = JobList::read(&place.lanes, &namespace).await?;
+    let queue = Queue::all(&list).into_iter().find(|queue| queue.name == name).ok_or_else(unknown)?;
     if args.json {
-        let mut report = told(&queue);
+        let mut report = json!(queue.info());
         report["namespace"] = json!(namespace.as_str());
         say_json(&pretty(&report)?);
     } else {
@@ -81,7 +82,7 @@ async fn show(args: QueueOneArgs) -> Result<ExitCode, Failure> {
         say!("running    {}", queue.running);
         say!("dead       {}", queue.dead);
     }
-    Ok(missing(&unreadable))
+    Ok(missing(&list.unreadable))
 }
 
 async fn set(
@@ -122,14 +123,6 @@ fn cells(queue: &Queue) -> [String; 6] {
 
 fn at_once(settings: QueueSettings) -> String {
     settings.concurrency.map_or_else(|| "any number".to_owned(), |most| most.to_string())
-}
-
-fn told(queue: &Queue) -> Value {
-    json!({
-        "queue": queue.name.as_str(), "waiting": queue.waiting, "running": queue.running, "dead": queue.dead,
-        "paused": queue.settings.paused, "concurrency": queue.settings.concurrency,
-        "oldestMs": queue.oldest.map(tenure::clock::millis),
-    })
 }
 
 /// What is shown is not all there is if a part cannot be read.

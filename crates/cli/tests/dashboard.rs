@@ -24,15 +24,28 @@ fn nodes<'a>(sandbox: &'a Sandbox, store: &str, settings: &[&str]) -> Cluster<'a
 /// What a page must never do: fail, or ask anybody else for anything.
 fn innocent(browser: &Browser, but: &[&str]) {
     let complaints = browser.complaints();
-    // A store that did not answer in time is told by 503 and shown by the page; browsers log it on their own account.
-    let known =
-        |text: &String| text.contains("status of 503") || but.iter().any(|known| text.contains(known));
+    // A store that did not answer in time is told by 503 and shown by the page, and a job that wrote nothing has no output; browsers
+    // log both on their own account.
+    let known = |text: &String| {
+        text.contains("status of 503")
+            || text.contains("/output - ")
+            || text.contains("/v1/terms - ")
+            || but.iter().any(|known| text.contains(known))
+    };
     let worse: Vec<&String> = complaints.iter().filter(|text| !known(text)).collect();
     assert!(worse.is_empty(), "{worse:?}");
     let origins = browser.run(
         "return [...new Set(performance.getEntriesByType('resource').map((one) => new URL(one.name).origin))]",
     );
     assert_eq!(origins, json!([browser.run("return location.origin")]), "nothing from outside");
+}
+
+/// Nothing keeps anybody out: by axe-core, in light and in dark.
+fn open_to_all(browser: &Browser) {
+    for scheme in ["light", "dark"] {
+        browser.prefers(scheme);
+        assert_eq!(browser.barriers(), [""; 0], "{scheme}");
+    }
 }
 
 #[test]
@@ -58,8 +71,12 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     browser.shows("leader-epoch", "epoch 1");
     browser.shows("workers", "mail-1");
     browser.shows("nodes", "pod-c");
+    browser.until("that nothing is wrong", "document.getElementById('state').dataset.tone === 'good'");
     browser.until("a loaded title", "document.title.startsWith('pod-a')");
-    browser.until("a heartbeat plot", "document.querySelector('#beats polyline')");
+    browser.until(
+        "a heartbeat plot with its threshold",
+        "document.querySelector('#beats .beat') && document.querySelector('#beats .limit')",
+    );
     browser.picture("dashboard-before");
 
     // Nobody reloads the page: it hears of it.
@@ -71,51 +88,57 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     browser.shows("terms", "pod-a");
     // `leader_down` is said by whoever noticed it first, which may be the other one.
     browser.shows("events", &format!("previousLeader pod-a, newLeader {}", next.node));
-    browser.until(
-        "two terms in the picture",
-        "document.querySelectorAll('#timeline rect:not(.gap)').length >= 2",
-    );
-    browser.shows("health-status", "degraded");
+    browser.until("two terms in the picture", "document.querySelectorAll('#timeline .term').length >= 2");
+    browser.until("that something is wrong", "document.getElementById('state').dataset.tone === 'warn'");
+    browser.shows("reasons", "node down pod-a");
+    browser.shows("counts", "1 down");
     browser.picture("dashboard-failover");
 
     let mark = cluster.mark();
-    browser.click("#step-down");
+    browser.click("#leader-act button");
     browser.until("a question", "document.getElementById('ask').open");
-    browser.shows("ask-name", &next.node);
+    browser.shows("ask-title", &format!("Ask {} to step down?", next.node));
     browser.picture("dashboard-step-down");
     browser.click("#ask [value=no]");
     browser.until("no question", "!document.getElementById('ask').open");
-    browser.click("#step-down");
+    browser.click("#leader-act button");
     browser.click("#ask [value=yes]");
+    browser.shows("note", "was asked to step down");
     let third = cluster.leader(mark);
     assert_eq!(third.epoch(), 3);
     browser.shows("leader-name", &third.node);
     browser.shows("leader-epoch", "epoch 3");
     browser.until(
-        "no word of a step-down that is over",
-        "document.getElementById('step-down-note').textContent === ''",
-    );
-    browser.shows("legend", "pod-a");
-    browser.shows("legend", "nobody");
-    browser.until(
         "no node that is gone and up",
-        "![...document.querySelectorAll('#nodes tr')].some((row) => /\\bgone\\b/.test(row.innerText) && /\\bup\\b/.test(row.innerText))",
+        "![...document.querySelectorAll('#nodes tr')].some((row) => /\\bpod-a\\b/.test(row.innerText) && !/\\bdown\\b/.test(row.innerText))",
     );
     browser.until("links where reading takes no token", "!document.getElementById('links').hidden");
+    assert_eq!(
+        browser.run("return new Set([...document.querySelectorAll('#timeline .term:not(.now)')].map((term) => getComputedStyle(term).fill)).size"),
+        json!(1),
+        "colours are not for names"
+    );
+    open_to_all(&browser);
 
     browser.type_into("#filter-text", "became_leader nobody");
     browser.shows("events-empty", "Nothing passes the filter");
     innocent(&browser, &[]);
+    browser.resize(1920, 1200);
+    browser.until(
+        "two cards side by side on a wide screen",
+        "document.querySelector('.queues').offsetTop === document.querySelector('.schedules').offsetTop",
+    );
     browser.resize(390, 844);
     browser.until("no sideways scrolling on a phone", "document.documentElement.scrollWidth <= innerWidth");
     browser.until(
         "names on one line",
-        "[...document.querySelectorAll('#nodes td:first-child, #terms td:nth-child(2), #leader-name')].every((cell) => cell.getClientRects().length === 1 && cell.clientHeight < 60)",
+        "[...document.querySelectorAll('#nodes td:first-child, #leader-name')].every((cell) => cell.getClientRects().length === 1 && cell.clientHeight < 60)",
     );
     browser.until(
-        "a hint that there is more to the side",
-        "document.querySelector('.scroll:has(#nodes)').hasAttribute('data-over')",
+        "every state beside its name",
+        "[...document.querySelectorAll('td.state-cell')].filter((cell) => cell.offsetParent).every((cell) => cell.getBoundingClientRect().right <= innerWidth && cell.getBoundingClientRect().top < cell.parentElement.cells[0].getBoundingClientRect().bottom)",
     );
+    open_to_all(&browser);
     browser.picture("dashboard-phone");
     cluster.signal(b, Signal::TERM);
     cluster.exit(b);
@@ -138,14 +161,17 @@ fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
     browser.picture("dashboard-empty");
     cluster.kill(a);
     browser.shows("link", "not connected");
-    browser.shows("banner", "old; the page goes on trying");
-    browser.until("nothing to press", "document.getElementById('step-down').disabled");
+    browser.shows("headline", "old; the page goes on trying");
+    browser.until(
+        "nothing to press",
+        "[...document.querySelectorAll('[data-act]')].every((button) => button.disabled)",
+    );
     browser.picture("dashboard-disconnected");
     let listen = page.trim_start_matches("http://").to_owned();
     let mark = cluster.mark();
     let (a, _) = start(&mut cluster, "pod-a", &listen, &[]);
     browser.shows("link", "live");
-    browser.until("no banner", "document.getElementById('banner').hidden");
+    browser.until("no such headline", "!document.getElementById('headline').innerText.includes('trying')");
     cluster.event(mark, a, "became_leader");
     browser.shows("leader-epoch", "epoch 2");
     // What was missed is said, not hidden.
@@ -226,14 +252,13 @@ fn a_page_of_a_node_with_a_token_asks_for_it() {
     browser.click("#token button");
     browser.shows("link", "live");
     browser.shows("leader-name", "pod-a");
-    browser.click("#step-down");
+    browser.click("#leader-act button");
     browser.click("#ask [value=yes]");
     browser.until("a question", "document.getElementById('token').open");
     browser.click("#token [value=no]");
-    browser.shows("step-down-note", "It was not asked: it wants a token");
+    browser.shows("note", "Nothing was done: it wants a token");
     assert_eq!(browser.run("return document.getElementById('leader-epoch').innerText"), json!("epoch 1"));
-    browser.until("that it can be asked again", "!document.getElementById('step-down').disabled");
-    browser.click("#step-down");
+    browser.click("#leader-act button");
     browser.click("#ask [value=yes]");
     browser.until("the question again", "document.getElementById('token').open");
     browser.type_into("#token-text", "correct-horse-battery-staple-4711");
@@ -252,7 +277,7 @@ fn a_page_of_a_node_with_a_token_asks_for_it() {
 
 #[test]
 #[ignore = "needs chromium and chromedriver"]
-fn failing_checks_are_red_ten_jobs_are_shown_and_renewals_only_if_asked_for() {
+fn failing_checks_are_red_and_a_job_that_gave_up_is_found_and_tried_again() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -260,20 +285,69 @@ fn failing_checks_are_red_ten_jobs_are_shown_and_renewals_only_if_asked_for() {
     let file = format!("- {{id: down, every: 1s, attempts: 1, failAfter: 1, checks: [{check}]}}\n");
     let file = sandbox.write("polls.yaml", &file);
     sandbox.tenure(["apply", "-f", &file, "--store", &store]).assert_code(0);
+    let gives_up =
+        ["job", "submit", "--id", "mail-1", "--queue", "mail", "--attempts", "1", "--", "/bin/false"];
+    sandbox.tenure_on(&store, &gives_up).assert_code(0);
     let mut cluster = nodes(&sandbox, &store, STEADY);
     let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
     cluster.event(0, a, "became_leader");
-    cluster.start_agent(&["--id", "agent-1"]);
+    cluster.start_agent(&["--id", "agent-1", "--allow-command", "/bin/false"]);
     let browser = Browser::start(1280, 1500);
-    browser.open(&page);
+    browser.open(&format!("{page}/#token={}", sandbox.http_token()));
     browser.shows("link", "live");
-    browser.shows("schedules", "1 of 1 failing");
+    browser.shows("schedules", "1 of 1 check failing");
+    browser.shows("counts", "1 schedule failing");
     browser.until("a button for more jobs", "!document.getElementById('jobs-more').hidden");
     let rows = "document.querySelectorAll('#jobs tbody tr').length";
-    assert_eq!(browser.run(&format!("return {rows}")), json!(10));
+    assert_eq!(browser.run(&format!("return {rows}")), json!(15));
     browser.click("#jobs-more");
-    browser.until("all of them", &format!("{rows} > 10"));
-    browser.shows("jobs-more", "Show the newest 10");
+    browser.until("all of them", &format!("{rows} > 15"));
+    browser.shows("jobs-more", "Show 15");
+    assert_eq!(
+        browser.run(
+            "return [...document.querySelectorAll('#nodes tbody tr, #schedules tbody tr, #jobs tbody tr, #workers tbody tr, #terms tbody tr, #events li:not(.gap)')]
+             .filter((row) => !/\\d\\d:\\d\\d:\\d\\d [A-Z]/.test(row.querySelector('time')?.innerText)).map((row) => row.innerText)"
+        ),
+        json!([]),
+        "every row has a time, and every time its zone"
+    );
+
+    // By the keyboard alone: from what is wrong to the job, and a second try. What is redrawn meanwhile keeps the focus.
+    let focus = |css: &str| browser.run(&format!("document.querySelector(\"{css}\").focus()"));
+    focus("#counts [href='#jobs-dead']");
+    browser.press("\u{E007}");
+    browser.until("the choice", "document.querySelector('[data-which=dead]').ariaPressed === 'true'");
+    focus("#queues [href='#jobs-dead?queue=mail']");
+    browser.press("\u{E007}");
+    browser.until("only what failed", &format!("{rows} === 1"));
+    focus("#jobs [href='#job/mail-1']");
+    browser.press("\u{E007}");
+    browser.shows("job-state", "failed");
+    browser.shows("job-facts", "1 of 1");
+    assert_eq!(browser.run("return document.activeElement.id"), json!("job-id"));
+    open_to_all(&browser);
+    browser.picture("dashboard-job");
+    focus("#job-acts button");
+    browser.press("\u{E007}");
+    browser.until("a question, and the way out first", "document.activeElement.id === 'ask-no'");
+    open_to_all(&browser);
+    browser.press("\u{E00C}");
+    browser.until("the button again", "document.activeElement.parentElement.id === 'job-acts'");
+    browser.press("\u{E007}");
+    browser.press("\u{E004}");
+    browser.press("\u{E007}");
+    browser.shows("note", "asked to try job mail-1 again");
+    browser.shows("job-facts", "2 of 2");
+    browser.shows("job-state", "failed");
+
+    browser.run("location.hash = ''");
+    browser.click("[data-act='pause-queue mail']");
+    browser.shows("ask-title", "Pause queue mail?");
+    browser.click("#ask-yes");
+    browser.shows("queues", "paused");
+    browser.click("[data-act='resume-queue mail']");
+    browser.click("#ask-yes");
+    browser.until("no pause", "!document.getElementById('queues').innerText.includes('paused')");
 
     browser.shows("events", "became_leader");
     assert_eq!(browser.run("return document.getElementById('events').innerText.includes('renewed')"), false);

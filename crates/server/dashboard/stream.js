@@ -47,7 +47,6 @@ export class Stream {
       });
       if (answer.status === 401) await this.told.unauthorized();
       if (!answer.ok) throw new Error(String(answer.status));
-      this.told.open();
       this.wait = RETRY_MS;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = "";

@@ -52,6 +52,22 @@ impl<T: Send + Sync + 'static> Cached<T> {
     where
         W: Future<Output = CountedRead<T>> + Send + 'static,
     {
+        self.get_within(Duration::ZERO, runtime, read).await
+    }
+
+    /// The same for a client that is content with a document of this age, should there be one.
+    pub(crate) async fn get_within<W>(
+        &self,
+        most: Duration,
+        runtime: &Handle,
+        read: impl FnOnce() -> W,
+    ) -> Answer<Aged<T>>
+    where
+        W: Future<Output = CountedRead<T>> + Send + 'static,
+    {
+        if let Some(last) = self.last().filter(|last| last.age < most) {
+            return Ok(last);
+        }
         let mut pending = {
             let mut slot = self.slot.lock();
             let now = Instant::now();

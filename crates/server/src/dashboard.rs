@@ -19,11 +19,17 @@ const HTML: &str = include_str!("../dashboard/index.html");
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Name, type, content.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 12] = [
+    ("api.js", SCRIPT, include_str!("../dashboard/api.js")),
     ("app.js", SCRIPT, include_str!("../dashboard/app.js")),
+    ("cluster.js", SCRIPT, include_str!("../dashboard/cluster.js")),
+    ("dom.js", SCRIPT, include_str!("../dashboard/dom.js")),
+    ("events.js", SCRIPT, include_str!("../dashboard/events.js")),
+    ("job.js", SCRIPT, include_str!("../dashboard/job.js")),
     ("plot.js", SCRIPT, include_str!("../dashboard/plot.js")),
     ("stream.js", SCRIPT, include_str!("../dashboard/stream.js")),
-    ("view.js", SCRIPT, include_str!("../dashboard/view.js")),
+    ("top.js", SCRIPT, include_str!("../dashboard/top.js")),
+    ("work.js", SCRIPT, include_str!("../dashboard/work.js")),
     ("style.css", "text/css; charset=utf-8", include_str!("../dashboard/style.css")),
     ("icon.svg", "image/svg+xml", include_str!("../dashboard/icon.svg")),
 ];

@@ -1,4 +1,4 @@
-//! Who led, as far as this process saw it.
+//! What the events of the node tell about the past: who led, and since when the store does not answer.
 
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -28,10 +28,18 @@ pub struct Term {
     pub reason: Option<String>,
 }
 
-/// The terms, oldest first.
+/// Why the store is of no use to the node, and since when.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreTrouble {
+    pub(crate) since: String,
+    pub(crate) detail: String,
+}
+
+/// The terms, oldest first, and what is wrong with the store.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct History {
     pub(crate) terms: VecDeque<Term>,
+    pub(crate) store_trouble: Option<StoreTrouble>,
 }
 
 impl History {
@@ -53,6 +61,11 @@ impl History {
             }
             EventKind::LeaderDown { leader, .. } => self.silent(leader.as_str(), Some(time)),
             EventKind::LeaderRecovered { leader } => self.silent(leader.as_str(), None),
+            EventKind::StoreUnavailable { detail } | EventKind::StoreDenied { detail } => {
+                let since = self.store_trouble.take().map_or(time, |before| before.since);
+                self.store_trouble = Some(StoreTrouble { since, detail: detail.clone() });
+            }
+            EventKind::StoreRecovered => self.store_trouble = None,
             _ => {}
         }
     }

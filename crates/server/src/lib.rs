@@ -56,8 +56,8 @@ pub use http_workers::Membership;
 pub use openapi::{document, route_names};
 pub use options::{DEFAULT_LISTEN, Limits, Options, OptionsError, Token};
 pub use overview::{
-    Contention, Heartbeats, JobsView, Leader, LeaderView, NodeRow, Overview, RequestsView, SchedulesView,
-    WorkersView,
+    BillView, Contention, Heartbeats, JobsView, Leader, LeaderView, NodeRow, Overview, RequestsView,
+    SchedulesView, StoreView, WorkersView,
 };
 pub use problem::Problem;
 pub use state::Parts;

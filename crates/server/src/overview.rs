@@ -1,24 +1,26 @@
 //! One document with everything a page about the cluster shows.
 
+mod parts;
+
+pub use parts::{
+    BillView, Contention, Heartbeats, JobsView, RequestsView, SchedulesView, StoreView, WorkersView,
+};
+use parts::{store, workers};
+
 use crate::cached::Aged;
 use crate::history::Term;
 use crate::problem::Answer;
 use crate::state::{Shared, role_name};
 use crate::store_reads::Cluster;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use tenure::clock::millis;
-use tenure::metrics::Requests;
-use tenure::worker::WorkerInfo;
+use tenure::metrics::ClusterMetrics;
 use tenure_plugins::cluster_health::{HealthStatus, HealthView, Reason, ReasonCode};
 use utoipa::ToSchema;
 
 /// How long to wait for the store; without an answer, the part is left out or the last one is used.
 const PATIENCE: Duration = Duration::from_millis(1500);
-
-/// Most workers listed; `/v1/workers` has all of them.
-const WORKERS_LISTED: usize = 200;
 
 /// The cluster at a glance. What this node knows itself is of this moment; `nodes`, `health`, `schedules` and `jobs` are from
 /// the store and a few seconds old.
@@ -51,8 +53,12 @@ pub struct Overview {
     pub health: Option<HealthView>,
     /// This node's heartbeats: renewals of a leader, looks of a standby.
     pub heartbeats: Heartbeats,
+    /// The store, as this node's heartbeats find it.
+    pub store: StoreView,
     /// What this node asked the store, and what that costs.
     pub requests: RequestsView,
+    /// What all nodes together ask the store, and what that costs; none if the store has not said yet.
+    pub bill: Option<BillView>,
     /// Heartbeats that took too long, and tasks of stale epochs.
     pub contention: Contention,
     /// The schedules; none if the store has not said yet.
@@ -116,140 +122,27 @@ pub struct NodeRow {
     pub version: Option<String>,
     /// How long ago it was last heard of, by the store's clock.
     pub last_seen_ms_ago: u64,
+    /// Half of its newest hundred heartbeats took no longer, when it said so last; none if it has said nothing yet.
+    pub heartbeat_p50_ms: Option<u64>,
+    /// 99 % of them took no longer.
+    pub heartbeat_p99_ms: Option<u64>,
+    /// Dollars for 30 days at the rates of its requests.
+    pub cost_per_month: Option<f64>,
 }
 
-/// The workers.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkersView {
-    /// The epoch of the leader that told of them.
-    pub epoch: u64,
-    /// Active ones.
-    pub active: u64,
-    /// Inactive ones.
-    pub inactive: u64,
-    /// Objects among them that are none.
-    pub skipped: u64,
-    /// The first 200.
-    pub list: Vec<WorkerView>,
-}
-
-/// A worker, as a node knows it.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkerView {
-    /// Its id.
-    pub worker_id: String,
-    /// The plugin it works for.
-    pub plugin_type: String,
-    /// The pod it runs on.
-    pub pod: String,
-    /// How long it may stay silent before it counts as inactive.
-    pub timeout: u64,
-    /// `active` or `inactive`.
-    pub state: &'static str,
-}
-
-impl From<&WorkerInfo> for WorkerView {
-    fn from(worker: &WorkerInfo) -> WorkerView {
-        WorkerView {
-            worker_id: worker.worker_id.to_string(),
-            plugin_type: worker.plugin_type.to_string(),
-            pod: worker.pod.to_string(),
-            timeout: millis(worker.timeout),
-            state: if worker.active { "active" } else { "inactive" },
-        }
-    }
-}
-
-/// Heartbeats.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Heartbeats {
-    /// How often there is one.
-    pub interval_ms: u64,
-    /// So far.
-    pub count: u64,
-    /// Half of the newest hundred took no longer.
-    pub p50_ms: Option<u64>,
-    /// 99 % of the newest hundred took no longer.
-    pub p99_ms: Option<u64>,
-    /// The newest hundred, the oldest first.
-    pub samples_ms: Vec<u64>,
-}
-
-/// Requests and their cost.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RequestsView {
-    /// For the seat.
-    pub lease: Requests,
-    /// For everything else.
-    pub bulk: Requests,
-    /// A second, lately.
-    pub per_second: f64,
-    /// Those billed as writes.
-    pub writes_per_second: f64,
-    /// Those billed as reads.
-    pub reads_per_second: f64,
-    /// Dollars for 30 days at these rates, for this node.
-    pub cost_per_month: f64,
-    /// How long the rates were measured.
-    pub measured_ms: u64,
-}
-
-/// Contention.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Contention {
-    /// Whether it is looked for.
-    pub enabled: bool,
-    /// Heartbeat cycles that took too long.
-    pub events: u64,
-    /// Tasks refused because of their epoch.
-    pub epoch_drift_events: u64,
-}
-
-/// Schedules in numbers.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SchedulesView {
-    /// All.
-    pub total: u64,
-    /// Those that create jobs.
-    pub enabled: u64,
-    /// Those that cannot be understood.
-    pub refused: u64,
-    /// When the next job is to begin, in ms since 1970.
-    pub next: Option<u64>,
-    /// How old this is.
-    pub age_ms: u64,
-}
-
-/// Jobs in numbers.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct JobsView {
-    /// Open ones and those that ended lately.
-    pub total: u64,
-    /// Open ones.
-    pub open: u64,
-    /// By state.
-    pub by_state: BTreeMap<String, u64>,
-    /// How old this is.
-    pub age_ms: u64,
-}
-
-pub(crate) async fn overview(state: &Shared) -> Overview {
-    let mut notes = Vec::new();
-    let (cluster, schedules, jobs) = futures::join!(
-        tokio::time::timeout(PATIENCE, state.store_reads.cluster()),
-        tokio::time::timeout(PATIENCE, state.store_reads.schedules()),
-        tokio::time::timeout(PATIENCE, state.store_reads.jobs()),
+/// What comes from the store may have this age.
+pub(crate) async fn overview(state: &Shared, most: Duration) -> Overview {
+    let (mut notes, reads) = (Vec::new(), &state.store_reads);
+    let (cluster, schedules, jobs, figures) = futures::join!(
+        tokio::time::timeout(PATIENCE, reads.cluster(most)),
+        tokio::time::timeout(PATIENCE, reads.schedules(most)),
+        tokio::time::timeout(PATIENCE, reads.jobs(most)),
+        tokio::time::timeout(PATIENCE, reads.figures(most)),
     );
-    let cluster = newest("nodes", cluster, state.store_reads.last_cluster(), &mut notes);
-    let schedules = newest("schedules", schedules, state.store_reads.last_schedules(), &mut notes);
-    let jobs = newest("jobs", jobs, state.store_reads.last_jobs(), &mut notes);
+    let cluster = newest("nodes", cluster, reads.last_cluster(), &mut notes);
+    let schedules = newest("schedules", schedules, reads.last_schedules(), &mut notes);
+    let jobs = newest("jobs", jobs, reads.last_jobs(), &mut notes);
+    let figures = newest("bill", figures, reads.last_figures(), &mut notes);
     let health = cluster.as_ref().and_then(|cluster| match &cluster.value.health {
         Ok(health) => Some(health.clone()),
         Err(problem) => {
@@ -258,6 +151,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
         }
     });
     let (metrics, settings) = (state.node.metrics(), state.node.settings());
+    let history = state.event_buffer.history();
     let leader = leader(state, cluster.as_ref());
     let health = match leader.as_ref().is_some_and(LeaderView::may_act) || metrics.epoch == 0 {
         true => health,
@@ -273,7 +167,9 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
         eligible: settings.eligible,
         epoch: metrics.epoch,
         leader,
-        nodes: cluster.as_ref().map(|cluster| nodes(&cluster.value)),
+        nodes: cluster
+            .as_ref()
+            .map(|cluster| nodes(&cluster.value, figures.as_ref().map(|found| &*found.value))),
         nodes_age_ms: cluster.as_ref().map(|cluster| millis(cluster.age)),
         workers: workers(state),
         health,
@@ -284,6 +180,8 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
             p99_ms: known.then_some(metrics.heartbeat_latency_p99),
             samples_ms: state.node.heartbeats().into_iter().map(millis).collect(),
         },
+        store: store(state, history.store_trouble),
+        bill: figures.as_ref().map(BillView::new),
         requests: RequestsView {
             lease: metrics.requests.lease,
             bulk: metrics.requests.bulk,
@@ -295,6 +193,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
         },
         contention: Contention {
             enabled: settings.contention_detection_enabled,
+            threshold_ms: millis(settings.heartbeat_interval) * settings.contention_threshold_permille / 1000,
             events: metrics.contention_events,
             epoch_drift_events: metrics.epoch_drift_events,
         },
@@ -302,21 +201,12 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
             total: found.value.facts.total as u64,
             enabled: found.value.facts.enabled as u64,
             refused: found.value.facts.refused as u64,
+            failing: found.value.facts.failing as u64,
             next: found.value.facts.next_ms,
             age_ms: millis(found.age),
         }),
-        jobs: jobs.map(|found| JobsView {
-            total: found.value.total as u64,
-            open: found.value.open as u64,
-            by_state: found
-                .value
-                .by_state
-                .iter()
-                .map(|(state, count)| ((*state).to_owned(), *count))
-                .collect(),
-            age_ms: millis(found.age),
-        }),
-        history: state.event_buffer.history().terms.into(),
+        jobs: jobs.as_ref().map(JobsView::new),
+        history: history.terms.into(),
         last_event_id: state.event_buffer.newest_id(),
         notes,
     }
@@ -367,11 +257,15 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
     })
 }
 
-/// The nodes on the store, with the leader's judgement of each.
-pub(crate) fn nodes(cluster: &Cluster) -> Vec<NodeRow> {
+/// The nodes on the store, with the leader's judgement of each and what each says about itself.
+pub(crate) fn nodes(cluster: &Cluster, figures: Option<&ClusterMetrics>) -> Vec<NodeRow> {
     let judged = cluster.health.as_ref().map(|health| health.nodes.as_slice()).unwrap_or_default();
     let row = |node: &tenure::admin::NodeStatus| {
         let judged = judged.iter().find(|judged| judged.node == node.node);
+        let figures = figures.and_then(|figures| figures.nodes.iter().find(|one| one.node == node.node));
+        let figures = figures.and_then(|figures| figures.metrics.as_ref());
+        // Too few heartbeats for a percentile are no latency of zero.
+        let beats = figures.filter(|figures| figures.note.is_none());
         NodeRow {
             node: node.node.clone(),
             role: node.role.to_owned(),
@@ -383,20 +277,14 @@ pub(crate) fn nodes(cluster: &Cluster) -> Vec<NodeRow> {
             incarnation: judged.and_then(|judged| judged.incarnation.clone()),
             version: judged.and_then(|judged| judged.version.clone()),
             last_seen_ms_ago: node.last_seen_ms_ago,
+            heartbeat_p50_ms: beats.map(|figures| figures.heartbeat_latency_p50),
+            heartbeat_p99_ms: beats.map(|figures| figures.heartbeat_latency_p99),
+            cost_per_month: figures
+                .filter(|figures| figures.measured_ms > 0)
+                .map(|figures| figures.cost_per_month),
         }
     };
     cluster.status.nodes.iter().map(row).collect()
-}
-
-fn workers(state: &Shared) -> WorkersView {
-    let workers = state.workers.borrow();
-    WorkersView {
-        epoch: workers.epoch,
-        active: workers.active,
-        inactive: workers.inactive,
-        skipped: workers.skipped,
-        list: workers.list.iter().take(WORKERS_LISTED).map(WorkerView::from).collect(),
-    }
 }
 
 /// A short answer about leadership, from memory alone.

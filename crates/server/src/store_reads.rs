@@ -13,10 +13,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::admin::{LeaderStatus, Status};
-use tenure::id::{CheckName, Namespace};
-use tenure::job::{JobHistory, JobList};
+use tenure::id::{CheckName, JobId, Namespace, SeriesId};
+use tenure::job::{JobHistory, JobList, JobRecord, Queue, QueueInfo};
+use tenure::metrics::ClusterMetrics;
 use tenure::plugin::NodeHandle;
-use tenure::store::{Lanes, Meter, Metered, Store};
+use tenure::store::{Lanes, Meter, Metered, Store, StoreUrl};
 use tenure::worker::WorkerList;
 use tenure_plugins::checks::Health;
 use tenure_plugins::cluster_health::HealthView;
@@ -24,8 +25,20 @@ use tenure_plugins::schedules::{JobInfo, JobRow, Schedules};
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
-/// Most jobs shown.
+/// Most jobs shown, and as many more of those that run and of those that ended without success.
 pub(crate) const JOBS_MAX: usize = 1000;
+
+/// The age of a document that is to be as fresh as possible.
+pub(crate) const FRESH: Duration = Duration::ZERO;
+
+/// How much longer than other documents the figures of all nodes are kept: they change slowly.
+const FIGURES_KEPT: u32 = 6;
+
+/// A file is near and bills nothing: so much of the time that requests to a bucket earn.
+const FILE_SHARE: u32 = 10;
+
+/// A node that missed so many presences is not counted.
+const PRESENCES_MISSED: u32 = 3;
 
 /// Most inboxes searched for jobs.
 const INBOXES_MAX: usize = 64;
@@ -71,15 +84,24 @@ pub(crate) struct ScheduleFacts {
     pub(crate) total: usize,
     pub(crate) enabled: usize,
     pub(crate) refused: usize,
+    pub(crate) failing: usize,
     pub(crate) next_ms: Option<u64>,
 }
 
 pub(crate) struct JobFacts {
-    pub(crate) rows: Vec<JobInfo>,
+    pub(crate) rows: Vec<(SeriesId, JobInfo)>,
+    pub(crate) queues: Vec<QueueInfo>,
     pub(crate) total: usize,
     pub(crate) open: usize,
     pub(crate) by_state: BTreeMap<&'static str, u64>,
     pub(crate) unreadable: Vec<String>,
+}
+
+impl JobFacts {
+    /// A job of the list, and its series.
+    pub(crate) fn find(&self, job: &JobId) -> Option<&(SeriesId, JobInfo)> {
+        self.rows.iter().find(|(_, row)| row.id == job.as_str())
+    }
 }
 
 /// The documents that need the store.
@@ -90,11 +112,14 @@ pub(crate) struct StoreReads {
     workers: Cached<Serialized<WorkerList>>,
     schedules: Cached<Serialized<ScheduleFacts>>,
     jobs: Cached<JobFacts>,
+    figures: Cached<ClusterMetrics>,
 }
 
 impl StoreReads {
     pub(crate) fn new(store: StoreAccess, node: NodeHandle, limits: &Limits) -> StoreReads {
-        let (fresh, per_request) = (limits.fresh, limits.fresh_per_request);
+        let is_file = matches!(node.settings().store, StoreUrl::Sqlite { .. });
+        let (fresh, per_request) =
+            (limits.fresh, limits.fresh_per_request / if is_file { FILE_SHARE } else { 1 });
         StoreReads {
             store,
             node,
@@ -102,18 +127,21 @@ impl StoreReads {
             workers: Cached::new(fresh, per_request),
             schedules: Cached::new(fresh, per_request),
             jobs: Cached::new(fresh, per_request),
+            figures: Cached::new(fresh * FIGURES_KEPT, per_request * FIGURES_KEPT),
         }
     }
 
-    pub(crate) async fn cluster(&self) -> Answer<Aged<Cluster>> {
+    pub(crate) async fn cluster(&self, most: Duration) -> Answer<Aged<Cluster>> {
         // A newer epoch seen by this node makes what was read before stale.
         let epoch = self.node.leadership().borrow().epoch;
-        if self.cluster.last().is_some_and(|last| last.value.status.epoch < epoch) {
+        let outdated = self.cluster.last().is_some_and(|last| last.value.status.epoch < epoch);
+        let most = if outdated { FRESH } else { most };
+        if outdated {
             self.cluster.stale();
         }
         let node = self.node.clone();
         self.cluster
-            .get(&self.store.runtime, || counted(&self.store, move |store| cluster(store, node)))
+            .get_within(most, &self.store.runtime, || counted(&self.store, move |store| cluster(store, node)))
             .await
     }
 
@@ -121,12 +149,21 @@ impl StoreReads {
         self.workers.get(&self.store.runtime, || counted(&self.store, workers)).await
     }
 
-    pub(crate) async fn schedules(&self) -> Answer<Aged<Serialized<ScheduleFacts>>> {
-        self.schedules.get(&self.store.runtime, || counted(&self.store, schedules)).await
+    pub(crate) async fn schedules(&self, most: Duration) -> Answer<Aged<Serialized<ScheduleFacts>>> {
+        self.schedules.get_within(most, &self.store.runtime, || counted(&self.store, schedules)).await
     }
 
-    pub(crate) async fn jobs(&self) -> Answer<Aged<JobFacts>> {
-        self.jobs.get(&self.store.runtime, || counted(&self.store, jobs)).await
+    pub(crate) async fn jobs(&self, most: Duration) -> Answer<Aged<JobFacts>> {
+        self.jobs.get_within(most, &self.store.runtime, || counted(&self.store, jobs)).await
+    }
+
+    /// What all nodes have published about themselves.
+    pub(crate) async fn figures(&self, most: Duration) -> Answer<Aged<ClusterMetrics>> {
+        let stale_after = self.node.settings().presence_interval * PRESENCES_MISSED;
+        let read = move |store: StoreAccess| async move {
+            Answer::Ok(ClusterMetrics::read(&store.lanes, &store.namespace, stale_after).await?)
+        };
+        self.figures.get_within(most, &self.store.runtime, || counted(&self.store, read)).await
     }
 
     pub(crate) fn last_cluster(&self) -> Option<Aged<Cluster>> {
@@ -139,6 +176,10 @@ impl StoreReads {
 
     pub(crate) fn last_jobs(&self) -> Option<Aged<JobFacts>> {
         self.jobs.last()
+    }
+
+    pub(crate) fn last_figures(&self) -> Option<Aged<ClusterMetrics>> {
+        self.figures.last()
     }
 
     pub(crate) fn schedules_changed(&self) {
@@ -218,7 +259,7 @@ async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
     };
     let now_ms = now_ms();
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
-    let mut facts = ScheduleFacts { total: all.len(), enabled: 0, refused: 0, next_ms: None };
+    let mut facts = ScheduleFacts { total: all.len(), enabled: 0, refused: 0, failing: 0, next_ms: None };
     for (id, read) in &all {
         match read {
             Ok(schedule) => {
@@ -227,8 +268,12 @@ async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
                 facts.next_ms = [facts.next_ms, next].into_iter().flatten().min();
                 let judged = health.of(id);
                 let fails = |name: &CheckName| judged.get(name).is_some_and(|check| check.failing);
-                let mut row = schedule.to_row(runs.get(&id.series()), now_ms);
-                row["failing"] = json!(schedule.checks.iter().filter(|check| fails(&check.name)).count());
+                let failing = schedule.checks.iter().filter(|check| fails(&check.name)).count();
+                let runs = runs.get(&id.series());
+                let lost = runs.is_some_and(|runs| runs.last.state.is_undone());
+                facts.failing += usize::from(schedule.enabled && (failing > 0 || lost));
+                let mut row = schedule.to_row(runs, now_ms);
+                row["failing"] = json!(failing);
                 rows.push(row);
             }
             Err(problems) => {
@@ -245,21 +290,38 @@ async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
 async fn jobs(store: StoreAccess) -> Answer<JobFacts> {
     let mut list = JobList::read(&store.lanes, &store.namespace).await?;
     list.ask_workers(&store.lanes, &store.namespace, INBOXES_MAX).await?;
+    let queues = Queue::all(&list).iter().map(Queue::info).collect();
     let jobs = JobRow::newest(std::mem::take(&mut list.jobs), usize::MAX);
     let (total, open) = (jobs.len(), jobs.iter().filter(|job| !job.state.is_final()).count());
     let mut by_state = BTreeMap::new();
     for job in &jobs {
         *by_state.entry(job.state.as_str()).or_insert(0) += 1;
     }
-    let rows = JobRow::all(&store.schedules(), jobs.into_iter().take(JOBS_MAX).collect()).await?;
+    let rows = JobRow::all(&store.schedules(), worth_showing(jobs)).await?;
     let now_ms = now_ms();
     Ok(JobFacts {
-        rows: rows.iter().map(|row| row.info(now_ms)).collect(),
+        rows: rows.iter().map(|row| (row.record.series.clone(), row.info(now_ms))).collect(),
+        queues,
         total,
         open,
         by_state,
         unreadable: list.unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect(),
     })
+}
+
+/// The newest jobs, and those that people look for among many that wait: the ones that run, and the ones that went wrong.
+fn worth_showing(newest_first: Vec<JobRecord>) -> Vec<JobRecord> {
+    let (mut running, mut undone) = (0, 0);
+    let mut shown = Vec::new();
+    for (place, job) in newest_first.into_iter().enumerate() {
+        running += usize::from(job.state.is_out());
+        undone += usize::from(job.state.is_undone());
+        let sought = job.state.is_out() && running <= JOBS_MAX || job.state.is_undone() && undone <= JOBS_MAX;
+        if place < JOBS_MAX || sought {
+            shown.push(job);
+        }
+    }
+    shown
 }
 
 pub(crate) fn bytes_of(value: &impl serde::Serialize) -> Bytes {

@@ -5,4 +5,5 @@ mod common;
 mod openapi;
 mod reads;
 mod sockets;
+mod work;
 mod workers;

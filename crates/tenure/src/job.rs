@@ -51,7 +51,7 @@ pub(crate) use dispatcher::Dispatching;
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
 pub use history::{HISTORY_PAGE_MAX, HistoryPage, HistoryQuery, HistoryRow, HistoryRuns, JobHistory};
 pub use output::{JobOutput, OutputPiece, OutputSegment, OutputStream, OutputWriter};
-pub use queue::Queue;
+pub use queue::{Queue, QueueInfo};
 pub(crate) use requests::RequestsCodec;
 pub use runner::{Handlers, JobContext, JobOutcome, JobRunner, RunnerEnd, RunnerOptions};
 pub use spec::JobSpec;

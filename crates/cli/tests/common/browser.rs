@@ -146,8 +146,42 @@ impl Browser {
         self.of_session("POST", &format!("/element/{element}/value"), &json!({"text": text}));
     }
 
+    /// Presses a key with whatever has the focus: `\u{E004}` is Tab, `\u{E006}` Enter, `\u{E00C}` Escape.
+    pub fn press(&self, key: &str) {
+        let steps = [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})];
+        let keys = json!({"type": "key", "id": "keyboard", "actions": steps});
+        self.of_session("POST", "/actions", &json!({"actions": [keys]}));
+    }
+
+    /// As a user has it who likes it dark, or light.
+    pub fn prefers(&self, scheme: &str) {
+        let feature = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        let command = json!({"cmd": "Emulation.setEmulatedMedia", "params": {"features": feature}});
+        self.of_session("POST", "/goog/cdp/execute", &command);
+    }
+
     pub fn resize(&self, width: u32, height: u32) {
         self.of_session("POST", "/window/rect", &json!({"width": width, "height": height}));
+    }
+
+    /// What axe-core finds on the page that keeps people from using it with a keyboard or a screen reader. Without axe-core
+    /// nothing is looked for; `cargo xtask test` sees to it, and says so if it is missing.
+    pub fn barriers(&self) -> Vec<String> {
+        let Some(script) = std::env::var_os("TENURE_TEST_AXE") else {
+            println!("NOT LOOKED AT: axe-core is not there (TENURE_TEST_AXE)");
+            return Vec::new();
+        };
+        self.run(&std::fs::read_to_string(script).unwrap());
+        self.run(
+            "window.axeFound = null;
+             axe.run(document, {resultTypes: ['violations']}).then((found) => { window.axeFound = found.violations })",
+        );
+        self.until("an answer of axe-core", "window.axeFound");
+        let found = self.run(
+            "return window.axeFound.map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).join(' ')}`)",
+        );
+        let text = |one: &Value| one.as_str().unwrap_or("").to_owned();
+        found.as_array().into_iter().flatten().map(text).collect()
     }
 
     /// What the browser complains about: scripts that fail, rules of the page that are broken.

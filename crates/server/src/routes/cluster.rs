@@ -6,7 +6,7 @@ use crate::extract::{Params, Payload};
 use crate::overview::{Leader, NodeRow, Overview, nodes as node_rows, overview as whole, short};
 use crate::problem::{Answer, Problem};
 use crate::state::{Config, Shared};
-use crate::store_reads::bytes_of;
+use crate::store_reads::{FRESH, bytes_of};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -21,6 +21,9 @@ use tenure::metrics::Metrics;
 use tenure_plugins::cluster_health::HealthView;
 use utoipa::{IntoParams, ToSchema};
 
+/// The oldest document that a client may be content with.
+const MAX_AGE_MAX_S: u64 = 300;
+
 /// The longest wait for a handover.
 const WAIT_MAX_MS: u64 = 10_000;
 
@@ -30,16 +33,32 @@ pub(crate) async fn leader(State(state): State<Shared>) -> Response {
     json(bytes_of(&short(&state)))
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct OverviewQuery {
+    /// What comes from the store may be so many seconds old, at most 300. Default: as fresh as the limits allow.
+    #[param(minimum = 0, maximum = 300)]
+    max_age: Option<u64>,
+}
+
 /// The cluster at a glance
-#[utoipa::path(get, path = "/v1/overview", tag = "cluster", responses((status = 200, description = "everything a page about the cluster shows", body = Overview)))]
-pub(crate) async fn overview(State(state): State<Shared>) -> Response {
-    json(bytes_of(&whole(&state).await))
+#[utoipa::path(get, path = "/v1/overview", tag = "cluster", params(OverviewQuery), responses((status = 200, description = "everything a page about the cluster shows", body = Overview)))]
+pub(crate) async fn overview(
+    State(state): State<Shared>,
+    Params(query): Params<OverviewQuery>,
+) -> Answer<Response> {
+    let most_s = query.max_age.unwrap_or(0);
+    if most_s > MAX_AGE_MAX_S {
+        return Err(Problem::malformed(format!("maxAge = {most_s}: must be at most {MAX_AGE_MAX_S}")));
+    }
+    Ok(json(bytes_of(&whole(&state, Duration::from_secs(most_s)).await)))
 }
 
 /// Who leads and which nodes are there, as `tenure status --json` has it; a few seconds old
 #[utoipa::path(get, path = "/v1/status", tag = "cluster", responses((status = 200, description = "the seat and the presences; Age says how old", body = Status)))]
 pub(crate) async fn status(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.store_reads.cluster().await?;
+    let found = state.store_reads.cluster(FRESH).await?;
     Ok(aged(&found, bytes_of(&found.value.status)))
 }
 
@@ -53,8 +72,10 @@ pub(crate) struct Nodes<'a> {
 /// The nodes, with what the leader says of each; a few seconds old
 #[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = Nodes<'_>)))]
 pub(crate) async fn nodes(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.store_reads.cluster().await?;
-    let body = Nodes { namespace: state.namespace.as_str(), nodes: node_rows(&found.value) };
+    let found = state.store_reads.cluster(FRESH).await?;
+    let figures = state.store_reads.last_figures();
+    let nodes = node_rows(&found.value, figures.as_ref().map(|found| &*found.value));
+    let body = Nodes { namespace: state.namespace.as_str(), nodes };
     Ok(aged(&found, bytes_of(&body)))
 }
 
@@ -67,7 +88,7 @@ pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
 /// How the cluster is doing, as `tenure health --json` has it; a few seconds old
 #[utoipa::path(get, path = "/v1/health/cluster", tag = "cluster", responses((status = 200, description = "`status` is healthy, degraded, critical or unknown; Age says how old", body = HealthView)))]
 pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.store_reads.cluster().await?;
+    let found = state.store_reads.cluster(FRESH).await?;
     let body = bytes_of(found.value.health.as_ref().map_err(Clone::clone)?);
     Ok(aged(&found, body))
 }

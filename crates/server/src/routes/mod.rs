@@ -1,9 +1,11 @@
 //! The routes. Each is a view of the library.
 
 mod cluster;
+mod job;
 mod jobs;
 mod output;
 mod probes;
+mod queues;
 mod schedules;
 mod workers;
 
@@ -48,9 +50,14 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::run_now))
         .routes(routes!(schedules::jobs))
-        .routes(routes!(schedules::job))
         .routes(routes!(schedules::history))
         .routes(routes!(output::output))
+        .routes(routes!(job::show))
+        .routes(routes!(job::cancel))
+        .routes(routes!(job::retry))
+        .routes(routes!(queues::list))
+        .routes(routes!(queues::pause))
+        .routes(routes!(queues::resume))
 }
 
 /// An answer from serialized JSON.

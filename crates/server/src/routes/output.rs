@@ -4,7 +4,7 @@ use super::json;
 use crate::extract::{Id, Params};
 use crate::problem::{Answer, Problem};
 use crate::state::Shared;
-use crate::store_reads::bytes_of;
+use crate::store_reads::{FRESH, bytes_of};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -102,11 +102,11 @@ async fn missing(state: &Shared, job: &JobId, attempt: Option<u32>, others: &[u3
         );
         return Problem::not_found("no-output", detail);
     }
-    let found = match state.store_reads.jobs().await {
+    let found = match state.store_reads.jobs(FRESH).await {
         Ok(found) => found,
         Err(problem) => return problem,
     };
-    match found.value.rows.iter().find(|row| row.id == job.as_str()) {
+    match found.value.find(job).map(|(_, row)| row) {
         Some(row) if row.open => {
             let detail = format!("job {job} has said nothing so far; what it says is written every 30 s");
             Problem::not_found("no-output", detail)

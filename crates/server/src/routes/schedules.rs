@@ -4,14 +4,13 @@ use super::{aged, json};
 use crate::extract::{Id, Params, Payload, id};
 use crate::problem::{Answer, Problem};
 use crate::state::Shared;
-use crate::store_reads::{JOBS_MAX, ScheduleList, bytes_of, now_ms};
+use crate::store_reads::{FRESH, JOBS_MAX, ScheduleList, bytes_of, now_ms};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
-use tenure::id::{JobId, QueueName, ScheduleId};
+use tenure::id::{QueueName, ScheduleId};
 use tenure::job::{HISTORY_PAGE_MAX, HistoryQuery, JobHistory, JobList, JobState};
 use tenure_plugins::schedules::{
     Change, JobInfo, JobRow, Problem as Fault, Rules, RunRequest, Schedule, ScheduleReport, read_file,
@@ -21,13 +20,10 @@ use utoipa::{IntoParams, ToSchema};
 /// Most inboxes searched for the jobs of one schedule.
 const INBOXES: usize = 8;
 
-/// The time limit of a search for a job.
-const FIND_MAX: Duration = Duration::from_secs(10);
-
 /// The schedules, as `tenure schedule list --json` has them; a few seconds old
 #[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = ScheduleList)))]
 pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.store_reads.schedules().await?;
+    let found = state.store_reads.schedules(FRESH).await?;
     Ok(aged(&found, found.value.body.clone()))
 }
 
@@ -251,7 +247,10 @@ pub(crate) struct JobsQuery {
     /// Only those of this schedule.
     #[param(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
     schedule: Option<String>,
-    /// Only those in this state.
+    /// Only those of this queue.
+    #[param(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    queue: Option<String>,
+    /// Only those in this state, or in one of these, separated by commas.
     state: Option<String>,
     /// Only those that are not over.
     #[serde(default)]
@@ -273,27 +272,30 @@ pub(crate) struct Jobs<'a> {
     unreadable: &'a [String],
 }
 
-/// The newest thousand jobs, as `tenure job ls --json` has them; some seconds old
+/// The newest thousand jobs, as many of those that run and of those that are dead, as `tenure job ls --json` has them; some seconds old
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "schedules", params(JobsQuery),
     responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = Jobs<'_>)),
 )]
 pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<JobsQuery>) -> Answer<Response> {
     let schedule = query.schedule.as_ref().map(|text| id::<ScheduleId>("schedule", text)).transpose()?;
-    let wanted = query.state.as_ref().map(|name| state_named(name)).transpose()?;
+    let queue = query.queue.as_ref().map(|text| id::<QueueName>("queue", text)).transpose()?;
+    let states = |names: &String| names.split(',').map(state_named).collect::<Answer<Vec<JobState>>>();
+    let wanted = query.state.as_ref().map(states).transpose()?;
     let limit = query.limit.unwrap_or(100);
     if !(1..=JOBS_MAX).contains(&limit) {
         return Err(Problem::malformed(format!("limit = {limit}: must be 1 to {JOBS_MAX}")));
     }
-    let found = state.store_reads.jobs().await?;
+    let found = state.store_reads.jobs(FRESH).await?;
     let fits = |row: &&JobInfo| {
         schedule.as_ref().is_none_or(|schedule| row.schedule.as_deref() == Some(schedule.as_str()))
-            && wanted.is_none_or(|wanted| row.state == wanted.as_str())
+            && queue.as_ref().is_none_or(|queue| row.queue == queue.as_str())
+            && wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|state| row.state == state.as_str()))
             && (!query.open || row.open)
     };
-    let mut jobs: Vec<&JobInfo> = found.value.rows.iter().filter(fits).collect();
-    let total =
-        if schedule.is_none() && wanted.is_none() && !query.open { found.value.total } else { jobs.len() };
+    let mut jobs: Vec<&JobInfo> = found.value.rows.iter().map(|(_, row)| row).filter(fits).collect();
+    let is_narrowed = schedule.is_some() || queue.is_some() || wanted.is_some() || query.open;
+    let total = if is_narrowed { jobs.len() } else { found.value.total };
     jobs.truncate(limit);
     let total = total as u64;
     let body = Jobs { namespace: state.namespace.as_str(), jobs, total, unreadable: &found.value.unreadable };
@@ -371,43 +373,4 @@ pub(crate) async fn history(
     let now_ms = now_ms();
     let jobs = page.jobs.iter().map(|row| JobRow::of_history(row).info(now_ms)).collect();
     Ok(json(bytes_of(&History { namespace: state.namespace.to_string(), jobs, next: page.next })))
-}
-
-/// A job, in its namespace.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct JobReport<'a> {
-    #[schema(inline)]
-    #[serde(flatten)]
-    job: &'a JobInfo,
-    namespace: &'a str,
-}
-
-/// One job, as `tenure job show --json` has it
-#[utoipa::path(
-    get, path = "/v1/jobs/{id}", tag = "schedules",
-    params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "the job", body = JobReport<'_>), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
-)]
-pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answer<Response> {
-    let found = state.store_reads.jobs().await?;
-    let namespace = state.namespace.as_str();
-    if let Some(job) = found.value.rows.iter().find(|row| row.id == job.as_str()) {
-        return Ok(aged(&found, bytes_of(&JobReport { job, namespace })));
-    }
-    let search = state.searches.take()?;
-    let (store, named) = (state.store.counted(&search.meter), job.clone());
-    let row = state.on_node(async move {
-        // The search continues if its client leaves, and so does its permit.
-        let _permit = search;
-        let search = async {
-            let job = JobList::find(&store.lanes, &store.namespace, &named).await?;
-            let rows = JobRow::all(&store.schedules(), job.into_iter().collect()).await?;
-            Answer::Ok(rows.first().map(|row| row.info(now_ms())))
-        };
-        let late = |_| Problem::store(format!("the search took longer than {} s", FIND_MAX.as_secs()));
-        tokio::time::timeout(FIND_MAX, search).await.map_err(late)?
-    });
-    let missing = || Problem::not_found("unknown-job", format!("there is no job {:?}", job.as_str()));
-    let row = row.await??.ok_or_else(missing)?;
-    Ok(json(bytes_of(&JobReport { job: &row, namespace })))
 }

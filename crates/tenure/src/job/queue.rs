@@ -2,12 +2,13 @@
 
 use super::requests::RequestsCodec;
 use super::{JobList, Jobs};
+use crate::clock::millis;
 use crate::documents::TRIES;
 use crate::error::{Error, ErrorKind};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tenure_core::{JOB_QUEUES_MAX, JobRecord, JobState, Namespace, QueueName, QueueSettings, RequestsDoc};
-use tenure_store::Lanes;
+use tenure_core::{JOB_QUEUES_MAX, JobRecord, JobState, QueueName, QueueSettings, RequestsDoc};
 
 /// Most jobs of a queue that may be set to run at once.
 const CONCURRENCY_MAX: u32 = 100_000;
@@ -30,6 +31,27 @@ pub struct Queue {
     pub oldest: Option<Duration>,
 }
 
+/// A queue, as the command line and HTTP show it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct QueueInfo {
+    /// Its name.
+    pub queue: String,
+    /// Jobs that wait for a worker, or for their time.
+    pub waiting: u64,
+    /// Jobs that are out at workers.
+    pub running: u64,
+    /// Jobs whose attempts are used up, as far as the ledger still has them.
+    pub dead: u64,
+    /// None of its jobs is given to a worker.
+    pub paused: bool,
+    /// Most of its jobs that run at once; none if any number may.
+    pub concurrency: Option<u32>,
+    /// How long the oldest of those that wait has waited; none if none waits.
+    pub oldest_ms: Option<u64>,
+}
+
 impl Queue {
     fn new(name: QueueName) -> Queue {
         let settings = QueueSettings::default();
@@ -46,25 +68,31 @@ impl Queue {
         self.dead += u64::from(job.state.is_dead());
     }
 
-    /// Every queue that has jobs or settings: one read for each part of the ledger, and two more. With them the parts of the
-    /// ledger that cannot be read.
-    pub async fn read_all(
-        lanes: &Lanes,
-        namespace: &Namespace,
-    ) -> Result<(Vec<Queue>, Vec<(String, String)>), Error> {
-        let requests = RequestsCodec::read_from(lanes, namespace).await?.unwrap_or_default();
-        let list = JobList::read(lanes, namespace).await?;
+    /// Every queue that has jobs or settings, by a list of all jobs ([`JobList::read`]).
+    pub fn all(list: &JobList) -> Vec<Queue> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-        let mut queues: BTreeMap<QueueName, Queue> = BTreeMap::new();
-        let mut of = |name: &QueueName, then: &dyn Fn(&mut Queue)| {
-            then(queues.entry(name.clone()).or_insert_with(|| Queue::new(name.clone())));
-        };
-        requests.queues.iter().for_each(|(name, set)| of(name, &|queue| queue.settings = *set));
-        for job in &list.jobs {
-            of(&job.queue, &|queue| queue.count(job, now_ms));
+        let mut queues: BTreeMap<&QueueName, Queue> = BTreeMap::new();
+        for (name, set) in &list.queues {
+            queues.insert(name, Queue { settings: *set, ..Queue::new(name.clone()) });
         }
-        Ok((queues.into_values().collect(), list.unreadable))
+        for job in &list.jobs {
+            queues.entry(&job.queue).or_insert_with(|| Queue::new(job.queue.clone())).count(job, now_ms);
+        }
+        queues.into_values().collect()
+    }
+
+    /// The queue as people and programs are shown it.
+    pub fn info(&self) -> QueueInfo {
+        QueueInfo {
+            queue: self.name.to_string(),
+            waiting: self.waiting,
+            running: self.running,
+            dead: self.dead,
+            paused: self.settings.paused,
+            concurrency: self.settings.concurrency,
+            oldest_ms: self.oldest.map(millis),
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use crate::wire::{Envelope, Unreadable, id, nonce, nonce_text, parse, to_bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{Ask, Asked, JOB_QUEUES_MAX, JobRecord, Namespace, QueueName, QueueSettings, RequestsDoc};
 use tenure_store::{BODY_MAX_BYTES, Lanes};
@@ -111,14 +110,6 @@ impl RequestsCodec {
         let Some(object) = found(lanes.bulk.get(&key, None).await)? else { return Ok(None) };
         let read = RequestsCodec.read(&object.body);
         read.map(|(_, doc, _)| Some(doc)).map_err(|unreadable| Error::unreadable(&key, unreadable.detail))
-    }
-
-    /// The jobs that wait for the leader to take them up.
-    pub(super) async fn waiting(lanes: &Lanes, namespace: &Namespace) -> Result<Vec<JobRecord>, Error> {
-        let doc = RequestsCodec::read_from(lanes, namespace).await?.unwrap_or_default();
-        let reason: Arc<str> = Arc::from("the leader has not taken it up yet, or nobody leads");
-        let waits = |record: &JobRecord| JobRecord { reason: Arc::clone(&reason), ..record.clone() };
-        Ok(doc.submissions().map(waits).collect())
     }
 }
 
