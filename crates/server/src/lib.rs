@@ -35,6 +35,7 @@ mod connections;
 mod dashboard;
 mod event_stream;
 mod extract;
+mod headline;
 mod history;
 mod http_jobs;
 mod http_workers;
@@ -50,6 +51,7 @@ mod state;
 mod store_reads;
 
 pub use extract::ClientAddress;
+pub use headline::{Headline, Tone};
 pub use history::Term;
 pub use http_jobs::JobGiven;
 pub use http_workers::Membership;

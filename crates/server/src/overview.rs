@@ -8,6 +8,7 @@ pub use parts::{
 use parts::{store, workers};
 
 use crate::cached::Aged;
+use crate::headline::{Facts, Headline, LeaderFacts};
 use crate::history::Term;
 use crate::problem::Answer;
 use crate::state::{Shared, role_name};
@@ -27,6 +28,8 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
+    /// What is wrong, in words, or that nothing is.
+    pub headline: Headline,
     /// The namespace.
     pub namespace: String,
     /// The node that answers.
@@ -159,6 +162,7 @@ pub(crate) async fn overview(state: &Shared, most: Duration) -> Overview {
     };
     let known = metrics.note.is_none();
     Overview {
+        headline: headline(state, leader.as_ref(), health.as_ref()),
         namespace: metrics.namespace.clone(),
         node: metrics.node.clone(),
         software: format!("tenure {}", env!("CARGO_PKG_VERSION")),
@@ -210,6 +214,29 @@ pub(crate) async fn overview(state: &Shared, most: Duration) -> Overview {
         last_event_id: state.event_buffer.newest_id(),
         notes,
     }
+}
+
+fn headline(state: &Shared, leader: Option<&LeaderView>, health: Option<&HealthView>) -> Headline {
+    let (epoch, store_trouble) = {
+        let known = state.leadership.borrow();
+        (known.epoch, known.store_trouble)
+    };
+    Headline::of(&Facts {
+        node: state.node.id().as_str(),
+        eligible: state.node.settings().eligible,
+        epoch,
+        leader: leader.map(|leader| LeaderFacts {
+            node: &leader.node,
+            is_this_node: leader.is_this_node,
+            hold_ms: leader.lease_hold_ms,
+            remaining_ms: leader.lease_remaining_ms,
+            asked_to_step_down: leader.asked_to_step_down == Some(true),
+        }),
+        unchanged_ms: state.node.leader_silent().map(millis),
+        claims_in_ms: state.node.claims_in().map(millis),
+        store_trouble,
+        health,
+    })
 }
 
 /// Overrides a judgement made before the leader fell silent or left.

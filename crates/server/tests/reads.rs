@@ -156,6 +156,32 @@ async fn of_others_a_node_sees_silence_and_that_takes_a_while() {
     assert_eq!(c.get("/v1/leader").await.json()["leader"], "pod-c");
 }
 
+/// The first thing to read: who may take over, and when.
+#[tokio::test(start_paused = true)]
+async fn while_nobody_leads_the_overview_says_since_when_and_who_may_claim_in_how_long() {
+    let a = Site::new().await;
+    let mut c = Site::on(a.store.clone(), a.clock.clone(), "pod-c", options(), |settings| settings).await;
+    sleep_ms(10_000).await;
+    let headline = |all: Value| {
+        let text = |name: &str| all["headline"][name].as_str().expect("a text").to_owned();
+        (text("tone"), text("text"))
+    };
+    let (tone, text) = headline(c.get("/v1/overview").await.json());
+    assert_eq!(tone, "warn", "no process judges here: {text}");
+    assert!(!text.contains("silent") && !text.contains("leader for"), "{text}");
+    a.link.cut(true);
+    c.event(|kind| matches!(kind, EventKind::LeaderDown { .. })).await;
+    sleep_ms(10).await;
+    let told = headline(c.get("/v1/overview").await.json());
+    assert_eq!(told, ("bad".to_owned(), "No leader for 8 s. pod-c may claim in 1 s.".to_owned()));
+    let began = tokio::time::Instant::now();
+    c.event(|kind| matches!(kind, EventKind::BecameLeader { .. })).await;
+    assert!(began.elapsed() <= Duration::from_millis(1100), "as it said: {:?}", began.elapsed());
+    sleep_ms(10).await;
+    let (tone, text) = headline(c.get("/v1/overview").await.json());
+    assert!(tone == "warn" && !text.contains("No leader"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn renewals_do_not_drive_out_what_people_want_to_know() {
     let site = Site::with(options(), |settings| settings.preset(Preset::Fast)).await;

@@ -235,6 +235,21 @@ impl Coordinator {
         }
     }
 
+    /// When this node may claim the seat at the earliest if nothing about it changes; `None` unless it stands by and may claim.
+    pub fn claims_at(&self) -> Option<Time> {
+        let Phase::Standby(standby) = &self.phase else { return None };
+        if self.stop_by.is_some() || self.spare.is_some() || self.own_record().is_some() {
+            return None;
+        }
+        match &standby.campaign {
+            Some(campaign) => Some(campaign.claim_at.unwrap_or(campaign.ready_at)),
+            None => {
+                let ready_at = self.expiry_at()? + self.config.takeover_delay_ms;
+                Some(ready_at.max(standby.not_before).max(self.wait_out))
+            }
+        }
+    }
+
     /// Takes one input. The lease deadline is enforced before the input is even looked at: a node that was paused must learn
     /// that it no longer leads before it does anything else.
     pub fn step(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {

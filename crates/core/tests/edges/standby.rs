@@ -116,6 +116,25 @@ fn a_list_under_way_is_waited_for_without_waking() {
     );
 }
 
+/// What people are told while nobody leads.
+#[test]
+fn a_standby_knows_when_it_may_claim() {
+    let mut driver = Driver::watcher(config());
+    assert_eq!(
+        driver.core.claims_at(),
+        Some(Time(8500)),
+        "the expiry and the delay, if the leader stays silent"
+    );
+    driver.tell(7500, Input::Wake(driver.wake.expect("the expiry").0));
+    driver.answer(7500, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(driver.core.claims_at(), Some(Time(8500)));
+    driver.answer(7600, Kind::List, nodes(&[("pod-a", 1000), ("pod-aa", 8000), ("pod-b", 8000)]));
+    assert_eq!(driver.core.claims_at(), Some(Time(8750)), "another one comes before it");
+    driver.tell(7700, Input::Stop);
+    assert_eq!(driver.core.claims_at(), None, "it leaves");
+    assert_eq!(Driver::leader(config()).core.claims_at(), None, "it leads");
+}
+
 #[test]
 fn a_node_that_is_not_listed_tells_of_itself_again() {
     let mut driver = Driver::enrolled(config());

@@ -31,6 +31,7 @@ mod probe;
 mod process;
 mod reader;
 mod watched;
+mod words;
 mod workers;
 
 use assessment::AssessmentConfig;

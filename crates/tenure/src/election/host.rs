@@ -219,6 +219,7 @@ impl Host<Coordinator> for ElectionHost {
         }
         self.outputs.leadership.send_if_modified(|leadership| show(core, leadership));
         self.outputs.reporter.counters.seat_seen(core.seat_seen());
+        self.outputs.reporter.counters.claims_at(core.claims_at());
         if let Some(step) = self.step.take() {
             if let Some(cycle) = step.cycle {
                 self.account(now.at, core, cycle);

@@ -44,6 +44,8 @@ pub(crate) struct Counters {
     led: AtomicU64,
     /// When the seat was last seen to change; 0 if it has not been seen.
     seat_seen: AtomicU64,
+    /// When this node may claim the seat at the earliest; 0 if it may not.
+    claims_at: AtomicU64,
     /// How the last refreshes of this node's presence went, one bit each, newest last: 1 if somebody else had written it.
     conflicts: AtomicU64,
     processes: ProcessFigures,
@@ -155,6 +157,7 @@ impl Counters {
             denied: watch::Sender::new(None),
             led: AtomicU64::new(0),
             seat_seen: AtomicU64::new(0),
+            claims_at: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             processes: ProcessFigures::default(),
             tally: Mutex::new(tally),
@@ -307,6 +310,17 @@ impl Counters {
     pub(crate) fn seat_age_ms(&self) -> Option<u64> {
         let seen_ms = self.seat_seen.load(Ordering::Relaxed);
         (seen_ms > 0).then(|| self.clock.now_ms().saturating_sub(seen_ms))
+    }
+
+    /// Sets when this node may claim the seat at the earliest.
+    pub(crate) fn claims_at(&self, at: Option<Time>) {
+        self.claims_at.store(at.map_or(0, |at| at.0), Ordering::Relaxed);
+    }
+
+    /// How long until then; `None` if it may not.
+    pub(crate) fn claims_in_ms(&self) -> Option<u64> {
+        let claims_ms = self.claims_at.load(Ordering::Relaxed);
+        (claims_ms > 0).then(|| claims_ms.saturating_sub(self.clock.now_ms()))
     }
 
     /// This node's presence was refreshed; `conflicted` if somebody else had written it.

@@ -125,6 +125,12 @@ impl NodeHandle {
         self.reporter().counters.seat_age_ms().map(Duration::from_millis)
     }
 
+    /// How soon the node may claim the seat if the seat does not change until then. `None` if it leads, may not claim, or has not
+    /// seen the seat.
+    pub fn claims_in(&self) -> Option<Duration> {
+        self.reporter().counters.claims_in_ms().map(Duration::from_millis)
+    }
+
     /// Whether somebody else keeps writing the node's presence: two processes run under its id.
     pub fn has_conflict(&self) -> bool {
         self.reporter().counters.has_conflict()
