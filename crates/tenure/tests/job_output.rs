@@ -297,7 +297,7 @@ async fn hi1_old_outputs_are_removed_whatever_folder_they_are_in() {
     let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
     // A job now and then is enough: what was not looked at meanwhile is caught up with.
     let mut updates = dispatcher.updates();
-    for n in 0..5 {
+    for n in 0..12 {
         dispatcher.submit(JobSpec::new(format!("now-{n}"), "echo")).await.expect("taken");
         until_final(&mut updates, 1).await;
         sleep_ms(300_000).await;
