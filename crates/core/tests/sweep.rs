@@ -333,6 +333,9 @@ fn another_term_begins_anew_and_the_same_one_goes_on() {
     assert_eq!(hand.requests(), [LOOK]);
     hand.lead(2);
     assert_eq!(hand.requests(), [LOOK, LOOK]);
+    assert_eq!(hand.machine.liveness().map(|liveness| liveness.known()), Some(0));
+    hand.tell(Input::Command(SweepCommand::Lost));
+    assert!(hand.machine.liveness().is_none());
 }
 
 #[test]

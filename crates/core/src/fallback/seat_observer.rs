@@ -403,7 +403,9 @@ mod tests {
         assert!(held(&mut observer, 0, 10, seat("a", SeatState::Held, 4)));
         assert!(held(&mut observer, 3700, 3710, seat("b", SeatState::Held, 4)));
         assert!(held(&mut observer, 7209, 7209, SeatAnswer::Unchanged));
+        assert_eq!(observer.leader(), Some((&node("pod-a"), Epoch(4))));
         assert_eq!(free(&mut observer, 7210, SeatAnswer::Unchanged), Some(4));
+        assert_eq!(observer.leader(), None);
         assert!(held(&mut observer, 8000, 8010, seat("c", SeatState::Held, 5)));
     }
 
@@ -412,6 +414,7 @@ mod tests {
         let mut observer = observer(config());
         assert!(held(&mut observer, 0, 10, seat("a", SeatState::Held, 4)));
         assert!(held(&mut observer, 1000, 1010, seat("b", SeatState::Vacant, 4)));
+        assert_eq!(observer.leader(), None);
         assert!(held(&mut observer, 1400, 1410, seat("c", SeatState::Held, 5)), "taken");
         assert!(held(&mut observer, 2000, 2010, seat("d", SeatState::Vacant, 5)));
         assert_eq!(free(&mut observer, 2510, SeatAnswer::Unchanged), Some(5));
@@ -502,10 +505,25 @@ mod tests {
         assert_eq!(extended(&read(&mut observer, 2000, 2100, SeatAnswer::Unchanged)), None);
         assert_eq!(observer.wake_at(), Some(Time(3000)));
         assert!(withdrawn(&step(&mut observer, 3000, Input::Wake)), "nothing has changed since");
-        let late = read(&mut observer, 3100, 5200, seat("c", SeatState::Held, 4));
+        let late = read(&mut observer, 3100, 5100, seat("c", SeatState::Held, 4));
         assert_eq!(extended(&late), None, "the answer came too late");
         assert_eq!(extended(&read(&mut observer, 5300, 5310, seat("d", SeatState::Held, 4))), Some(7300));
         assert!(withdrawn(&read(&mut observer, 5400, 5410, seat_of("pod-b", "e", SeatState::Held, 5))));
+    }
+
+    #[test]
+    fn its_leadership_is_withdrawn_once_the_seat_says_otherwise() {
+        let led = || {
+            let mut observer = observer(config());
+            read(&mut observer, 0, 10, seat("a", SeatState::Held, 4));
+            assert_eq!(extended(&read(&mut observer, 100, 110, seat("b", SeatState::Held, 4))), Some(2100));
+            observer
+        };
+        let mut observer = led();
+        assert!(!withdrawn(&read(&mut observer, 200, 210, seat("c", SeatState::Held, 4))), "it goes on");
+        assert!(withdrawn(&read(&mut observer, 300, 310, seat("d", SeatState::Vacant, 4))));
+        let out = read(&mut led(), 200, 210, seat("c", SeatState::Held, 5));
+        assert_eq!((withdrawn(&out), extended(&out)), (true, Some(2200)), "another epoch");
     }
 
     #[test]

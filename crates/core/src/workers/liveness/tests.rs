@@ -266,6 +266,34 @@ fn a_silence_that_was_forgotten_meanwhile_does_not_come_back() {
     assert_eq!(publish(&mut third).workers[0].silence, None);
 }
 
+/// Only a former leader's word takes a silence back, and only one that was inherited.
+#[test]
+fn a_silence_of_ones_own_epoch_and_one_that_a_former_life_did_not_know_are_kept() {
+    let mut first = leader(1);
+    sweep(&mut first, 0, &[listed("a", 1)]);
+    let bare = publish(&mut first);
+    sweep(&mut first, 20_000, &[listed("a", 1)]);
+    publish(&mut first);
+    sweep(&mut first, 25_000, &[listed("a", 2)]);
+    let early = publish(&mut first);
+    for (before, own) in [(&bare, true), (&early, false)] {
+        let mut second = leader(2);
+        second.inherit(before);
+        sweep(&mut second, 100_000, &[listed("a", 2)]);
+        let mut found = bare.clone();
+        if own {
+            sweep(&mut second, 120_000, &[listed("a", 2)]);
+            publish(&mut second);
+            sweep(&mut second, 125_000, &[listed("a", 3)]);
+        } else {
+            found.id = SnapshotId { epoch: Epoch(2), sequence: 7 };
+        }
+        second.inherit(&found);
+        let silence = publish(&mut second).workers[0].silence.map(|id| id.epoch);
+        assert_eq!(silence, Some(Epoch(if own { 2 } else { 1 })));
+    }
+}
+
 /// Found by a random schedule: nothing had changed, so the new leader wrote nothing, and the previous leader's last snapshot
 /// landed late and stayed.
 #[test]
