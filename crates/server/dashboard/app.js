@@ -74,7 +74,7 @@ function draw() {
   drawLeader(now);
   drawNodes(now);
   drawStore(now);
-  drawTerms(termsOf(read.terms.body, now), now);
+  drawTerms(termsOf(now), now);
   drawFoot(now);
   tick(now, shown.at, link.state === "live");
   hints();
@@ -114,7 +114,6 @@ const read = {
   out: { path: () => "/v1/jobs?limit=300&state=dispatched,acked,running" },
   undone: { path: () => "/v1/jobs?limit=50&state=failed,timed_out,lost,expired" },
   workers: { path: () => "/v1/workers", draw: (body, at) => drawWorkers(body, at, read.out.body) },
-  terms: { path: () => "/v1/terms", draw: () => drawTerms(termsOf(read.terms.body, shown.overview), shown.overview) },
 };
 
 async function readOne(part) {
@@ -131,9 +130,9 @@ let listing = 0;
 async function lists() {
   clearTimeout(listing);
   if (document.hidden) return;
-  await Promise.all([readOne(read.out), readOne(read.undone), readOne(read.terms)]);
+  await Promise.all([readOne(read.out), readOne(read.undone)]);
   await Promise.all([readOne(read.queues), readOne(read.schedules), readOne(read.jobs), readOne(read.workers)]);
-  noteStored(termsOf(read.terms.body, shown.overview), read.undone.body ? read.undone.body.jobs : []);
+  noteStored(termsOf(shown.overview), read.undone.body ? read.undone.body.jobs : []);
   hints();
   clearTimeout(listing);
   listing = setTimeout(lists, isUntouched() ? UNTOUCHED_AGE_S * 1000 : LISTS_MS);

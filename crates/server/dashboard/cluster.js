@@ -16,8 +16,8 @@ export function noteContention(overview) {
 }
 
 /** The terms as the store has them, or else as this node saw them; the oldest first. */
-export function termsOf(list, now) {
-  const terms = list ? [...list.terms].reverse() : now.history.map(({ epoch, node, from, until, reason }) => ({ epoch, leader: node, from, until, why: reason }));
+export function termsOf(now) {
+  const terms = now.history.map(({ epoch, node, from, until, reason }) => ({ epoch, leader: node, from, until, why: reason }));
   return terms.map((term) => ({ ...term, leads: !term.until && Boolean(now.leader) && now.leader.epoch === term.epoch }));
 }
 

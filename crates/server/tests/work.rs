@@ -152,14 +152,13 @@ async fn the_bill_is_that_of_all_nodes() {
 }
 
 /// What the page asks for beside the overview: `dashboard/app.js` says how often.
-const LISTS: [&str; 7] = [
+const LISTS: [&str; 6] = [
     "/v1/queues",
     "/v1/schedules",
     "/v1/jobs?limit=100",
     "/v1/jobs?limit=300&state=dispatched,acked,running",
     "/v1/jobs?limit=50&state=failed,timed_out,lost,expired",
     "/v1/workers",
-    "/v1/terms",
 ];
 
 /// How long the page is open in the test.
