@@ -15,7 +15,7 @@ export function noteContention(overview) {
   if (marks.length > 100) marks.shift();
 }
 
-/** The terms as the store has them, or else as this node saw them; the oldest first. */
+/** The terms that this node has seen, the oldest first. */
 export function termsOf(now) {
   const terms = now.history.map(({ epoch, node, from, until, reason }) => ({ epoch, leader: node, from, until, why: reason }));
   return terms.map((term) => ({ ...term, leads: !term.until && Boolean(now.leader) && now.leader.epoch === term.epoch }));

@@ -21,6 +21,7 @@ pub(crate) struct OutputQuery {
     attempt: Option<u32>,
     /// `json` (the default), or `text`: all of it in order, both streams together.
     #[serde(default)]
+    #[param(inline)]
     format: Format,
 }
 

@@ -9,16 +9,13 @@ use tenure_core::{HistoryHead, HistoryKey, HistoryPart, HistoryRow, Kept};
 impl World {
     /// A write of the history lands.
     pub(crate) fn check_history_landed(&mut self, before: Option<&Value>, after: &Value) {
-        match after {
-            Value::HistoryHead(_, head) => {
-                let before = before.and_then(Value::history_head).map(|(_, head)| head.clone());
-                self.check_head(&before.unwrap_or_default(), head);
-            }
-            Value::HistoryPart(_, part) => {
-                let before = before.and_then(Value::history_part).map(|(_, part)| part.clone());
-                self.check_part(&before.unwrap_or_default(), part);
-            }
-            _ => {}
+        if let Value::HistoryHead(_, head) = after {
+            let before = before.and_then(Value::history_head).map(|(_, head)| head.clone());
+            self.check_head(&before.unwrap_or_default(), head);
+        }
+        if let Value::HistoryPart(_, part) = after {
+            let before = before.and_then(Value::history_part).map(|(_, part)| part.clone());
+            self.check_part(&before.unwrap_or_default(), part);
         }
         self.report_jobs();
     }
@@ -67,10 +64,10 @@ impl World {
         rows.clone().any(|row| row.number == number)
             || part.chunks.get(key).into_iter().flatten().any(|chunk| {
                 let object = self.store.get(&Key::Kept(chunk.name.clone()));
-                match object.map(|object| &*object.value) {
-                    Some(Value::Kept(Kept::Rows(rows))) => rows.iter().any(|row| row.number == number),
-                    _ => false,
-                }
+                let Some(Value::Kept(Kept::Rows(rows))) = object.map(|object| &*object.value) else {
+                    return false;
+                };
+                rows.iter().any(|row| row.number == number)
             })
     }
 

@@ -107,10 +107,9 @@ impl Played for Dispatching {
             }
             (DispatchRequest::Keep(..), Said::Written(WriteAnswer::Won(_))) => DispatchAnswer::Kept(true),
             (DispatchRequest::Recall(_), Said::Found(Object { value, .. })) => {
-                DispatchAnswer::Recalled(match &*value {
-                    Value::Kept(Kept::Rows(rows)) => Some(rows.clone()),
-                    _ => None,
-                })
+                let rows =
+                    if let Value::Kept(Kept::Rows(rows)) = &*value { Some(rows.clone()) } else { None };
+                DispatchAnswer::Recalled(rows)
             }
             (request, _) => request.unanswered(),
         }
