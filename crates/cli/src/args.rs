@@ -5,6 +5,7 @@ mod anything;
 mod events;
 mod exec;
 mod http;
+mod jobs;
 mod schedules;
 mod time;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -20,10 +21,11 @@ pub(crate) use exec::{
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{exec_seat, lock_seat, name_of, once_seat};
 pub(crate) use http::{HttpArgs, TokenArgs};
+pub(crate) use jobs::JobHistoryArgs;
 pub(crate) use schedules::{
-    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobHistoryArgs, JobsArgs, LogsArgs, LookArgs,
-    OneArgs, QueueAction, QueueArgs, QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction,
-    ScheduleAddArgs, ScheduleArgs, SubmitArgs,
+    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobsArgs, LogsArgs, LookArgs, OneArgs, QueueAction,
+    QueueArgs, QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction, ScheduleAddArgs,
+    ScheduleArgs, SubmitArgs,
 };
 
 use crate::exit::Failure;

@@ -5,6 +5,7 @@
 //! remembers what changed, until somebody asks for it.
 
 mod index;
+mod transition;
 
 use super::dispatcher::SubmitAnswer;
 use super::ledger::Ledger;
@@ -17,71 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(super) use index::{Class, Index, News, Place};
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Transition {
-    /// Another attempt begins: it is assigned to this worker.
-    Dispatch(WorkerId),
-    /// Its worker has claimed it, or runs it.
-    Claim(JobState),
-    /// It waits again, at least this long.
-    Requeue { attempt: AttemptEnd, pause_ms: u64, reason: String },
-    /// It was over, and is tried again: up to this many attempts in all.
-    Retry { attempts_max: u32, retries: u32 },
-    /// It is over.
-    End { state: JobState, attempt: AttemptEnd, reason: String },
-}
-
-/// How the attempt ended that a transition ends.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum AttemptEnd {
-    /// There was none.
-    None,
-    /// It was withdrawn before anybody claimed it. It does not count, and the wait for a claim continues.
-    Withdrawn,
-    /// Its worker gave it back without having begun it. It does not count.
-    Returned,
-    /// It has this result. If it was given up, nobody waits for its result any more.
-    Ended { result: Arc<[u8]>, given_up: bool },
-}
-
-/// Why an entry is taken out of an inbox unclaimed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Withdraw {
-    Requeue,
-    Expire,
-    Cancel,
-}
-
-/// Since when, on this leader's clock.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Times {
-    pub(super) known_since: Time,
-    pub(super) state_since: Time,
-    /// Since when it waits to be claimed. The wait continues while it is dispatched but not claimed.
-    pub(super) waits_since: Time,
-    /// No attempt before this.
-    pub(super) not_before: Time,
-}
-
-/// This leader's clocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Clocks {
-    pub(super) now: Time,
-    pub(super) wall_ms: i64,
-}
-
-impl Clocks {
-    /// When it will be this late by the wall clock, if that goes on as it does now.
-    fn at(self, wall_ms: i64) -> Time {
-        self.now + u64::try_from(wall_ms.saturating_sub(self.wall_ms)).unwrap_or(0)
-    }
-
-    /// What the wall clock will show this much later.
-    fn in_ms(self, pause_ms: u64) -> i64 {
-        self.wall_ms.saturating_add_unsigned(pause_ms)
-    }
-}
+pub(super) use transition::{AttemptEnd, Clocks, Times, Transition, Withdraw};
 
 /// Only the table changes it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
