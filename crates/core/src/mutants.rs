@@ -257,8 +257,6 @@ pub enum Mutant {
     HistoryBeforeLedger,
     /// The newest jobs of the history are let go before all parts have taken them.
     HistoryHandedOverEarly,
-    /// A part of the history names a chunk that does not stand yet.
-    HistoryChunkUnwritten,
     /// A new leader dispatches before it knows which queues are paused.
     JobPauseUnread,
     /// A worker is given jobs that it does not take.
@@ -297,10 +295,6 @@ impl Mutant {
     /// are caught by tests of the core.
     pub const LEADERS_WORK: &[Mutant] = &[
         Mutant::JobDispatchedUnrecorded,
-        Mutant::JobForgottenUnrecorded,
-        Mutant::HistoryBeforeLedger,
-        Mutant::HistoryHandedOverEarly,
-        Mutant::HistoryChunkUnwritten,
         Mutant::JobInboxNotFenced,
         Mutant::JobLedgerReclaimed,
         Mutant::JobLateResultApplied,

@@ -7,7 +7,6 @@ use super::{HistoryLimits, HistoryNews, Kept, object_name};
 use crate::document::{Document, DocumentAnswer, Rules, State, What};
 use crate::id::Incarnation;
 use crate::machine::RequestId;
-use crate::mutants::Mutant;
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -251,9 +250,6 @@ impl Part {
         };
         let id = sink.send(DispatchRequest::Keep(name, Kept::Rows(rows)));
         self.work = Some(Work::Keeping { id, key, chunk, replaces });
-        if Mutant::HistoryChunkUnwritten.on() {
-            self.kept(view.now, view.wall_ms, &view.config.history, id, true);
-        }
     }
 
     /// When it has something to send, by time alone.
