@@ -13,7 +13,7 @@
 //!    former leader still has in flight.
 //!
 //! The dispatcher's parts: `table` is the only one that changes a job's state, `lifecycle` says when, `ledger` and
-//! `inboxes` keep the objects, `history` what is over, `workers` knows who is gone. None of them knows the dispatcher.
+//! `inboxes` keep the objects, `history` what is over, `notices` what somebody is to be told, `workers` knows who is gone. None of them knows the dispatcher.
 //!
 //! Not promised: that a job *runs* only once. A worker that fell silent may still run what it claimed while another attempt
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
@@ -30,6 +30,7 @@ mod inboxes;
 mod ledger;
 mod lifecycle;
 mod model;
+mod notices;
 mod requests;
 mod serves;
 mod submitter;
@@ -56,6 +57,7 @@ pub use model::{
     JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
     JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, Progress, job_output_folder, job_shard,
 };
+pub use notices::{NOTICE_REASON_MAX_BYTES, NOTICES_MAX, NOTICES_TOLD_MAX, Notice, NoticeKind, NoticesDoc};
 pub use serves::{JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, Labels, Serves};
 pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 

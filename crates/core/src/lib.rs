@@ -72,7 +72,8 @@ pub use jobs::{
     HistoryRow, HistoryRuns, InboxDoc, InboxListed, JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT,
     JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_QUEUES_MAX,
     JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobLimits, JobRecord,
-    JobState, JobUpdate, Kept, Labels, LateResult, LedgerDoc, Load, NoWorker, Outcome, OutcomeKind, Progress,
+    JobState, JobUpdate, Kept, Labels, LateResult, LedgerDoc, Load, NOTICE_REASON_MAX_BYTES, NOTICES_MAX,
+    NOTICES_TOLD_MAX, NoWorker, Notice, NoticeKind, NoticesDoc, Outcome, OutcomeKind, Progress,
     QueueSettings, Refused, RequestsDoc, Serves, SubmitAnswer, Submitter, SubmitterCommand, SubmitterOutput,
     job_output_folder, job_shard,
 };
@@ -83,8 +84,9 @@ pub use processes::{
     SupervisionConfig, SupervisionEvent, SupervisionOutput,
 };
 pub use schedules::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, NewJob, ObservedJob, PlanCounts, Planned, Planner,
-    Requested, RunAnswer, ScheduleTerms, Scheduler, SchedulerCommand, SeriesView, SubmitJobs,
+    Due, DueTimes, Interval, JobAnswer, Misfire, Missed, NewJob, ObservedJob, PlanCounts, Planned, Planner,
+    Requested, RunAnswer, ScheduleTerms, Scheduler, SchedulerCommand, SchedulerOutput, SeriesView,
+    SubmitJobs,
 };
 pub use time::Time;
 pub use workers::{

@@ -257,6 +257,10 @@ pub enum Mutant {
     HistoryBeforeLedger,
     /// The newest jobs of the history are let go before all parts have taken them.
     HistoryHandedOverEarly,
+    /// The history lets go of a job before the notice of its end is kept.
+    NoticeForgotten,
+    /// A notice that could not be delivered is given up.
+    NoticeSentOnce,
     /// A new leader dispatches before it knows which queues are paused.
     JobPauseUnread,
     /// A worker is given jobs that it does not take.
@@ -311,6 +315,8 @@ impl Mutant {
         Mutant::JobServesIgnored,
         Mutant::JobUnservedIsRun,
         Mutant::JobCancelForgotten,
+        Mutant::NoticeForgotten,
+        Mutant::NoticeSentOnce,
         Mutant::OnceAgain,
         Mutant::OnceUnrecorded,
         Mutant::RestartedAfterLoss,

@@ -7,8 +7,10 @@ use std::sync::Arc;
 mod planner;
 mod scheduler;
 
-pub use planner::{Due, JobAnswer, PlanCounts, Planner, SeriesView};
-pub use scheduler::{NewJob, ObservedJob, Requested, RunAnswer, Scheduler, SchedulerCommand, SubmitJobs};
+pub use planner::{Due, JobAnswer, Missed, PlanCounts, Planner, SeriesView};
+pub use scheduler::{
+    NewJob, ObservedJob, Requested, RunAnswer, Scheduler, SchedulerCommand, SchedulerOutput, SubmitJobs,
+};
 
 /// Due times of a schedule. Calendars live elsewhere and implement this.
 pub trait DueTimes {

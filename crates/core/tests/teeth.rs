@@ -155,6 +155,17 @@ fn a_job_leaves_the_ledger_before_the_history_has_it() {
 }
 
 #[test]
+fn the_history_lets_go_of_a_job_before_its_notice_is_kept() {
+    must_fail(Mutant::NoticeForgotten, dispatcher::notices::nt1_a_leader_that_ends_anywhere_loses_no_notice);
+}
+
+#[test]
+fn a_notice_is_sent_only_once() {
+    let test = dispatcher::notices::nt1_what_is_not_taken_is_sent_again_and_holds_up_its_own_series_only;
+    must_fail(Mutant::NoticeSentOnce, test);
+}
+
+#[test]
 fn the_history_takes_what_is_not_over_on_the_store() {
     let test = dispatcher::history::hi2_a_job_is_recorded_once_the_ledger_has_it_as_over_and_only_then;
     must_fail(Mutant::HistoryBeforeLedger, test);

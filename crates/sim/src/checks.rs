@@ -100,6 +100,8 @@ pub mod name {
         HISTORY_TRUE = "the history tells what happened";
         /// What the history has, it keeps: a row goes only where it stands already.
         HISTORY_KEPT = "the history loses nothing";
+        /// Whoever wants to be told of a job is told at least once.
+        NOTICE_KEPT = "no notice is lost";
         /// A job has one end, and the result of the attempt that counts.
         JOB_RESULT_ONCE = "a result counts once";
         /// Only claimed jobs run, and a job that was withdrawn never runs.
@@ -210,6 +212,9 @@ impl World {
             }
             (Key::HistoryHead | Key::HistoryPart(_), Some(after), _) => {
                 self.check_history_landed(before.map(|object| &*object.value), after);
+            }
+            (Key::Notices, Some(Value::Notices(_, after)), _) => {
+                self.check_notices_landed(before.map(|object| &*object.value), after);
             }
             _ => {}
         }

@@ -65,6 +65,8 @@ kinds! {
     Once = "once",
     /// Reads or writes the history of jobs.
     History = "job history",
+    /// Reads or writes notices about jobs, or delivers one.
+    Notices = "notices",
     /// A worker looks at its inbox.
     Look = "job look",
     /// A worker writes its inbox.
@@ -97,6 +99,7 @@ impl Kind {
                 Key::Requests => Kind::Requests,
                 Key::Once(_) => Kind::Once,
                 Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) => Kind::History,
+                Key::Notices | Key::Told(_) => Kind::Notices,
             },
         }
     }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
-    Expect, HistoryHead, HistoryPart, InboxDoc, JobAnswer, Kept, LedgerDoc, NodeId, OnceRecord, ProbeAnswer,
-    RequestsDoc, Seat, SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
+    Expect, HistoryHead, HistoryPart, InboxDoc, JobAnswer, Kept, LedgerDoc, NodeId, Notice, NoticesDoc,
+    OnceRecord, ProbeAnswer, RequestsDoc, Seat, SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails,
+    WorkerId, WriteAnswer,
 };
 
 /// The store's clock has its own origin, far from all others.
@@ -36,6 +37,10 @@ pub(crate) enum Key {
     HistoryPart(usize),
     /// An object of the history that is written once.
     Kept(Arc<str>),
+    /// Notices that are not delivered yet.
+    Notices,
+    /// What a receiver of notices took, by the notice's id.
+    Told(Arc<str>),
 }
 
 /// What can be listed.
@@ -53,7 +58,7 @@ impl Key {
             Key::Worker(_) => Some(Folder::Workers),
             Key::Inbox(_) => Some(Folder::Inboxes),
             Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Once(_) => None,
-            Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) => None,
+            Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) | Key::Notices | Key::Told(_) => None,
         }
     }
 }
@@ -73,6 +78,8 @@ pub(crate) enum Value {
     HistoryHead(Stamp, HistoryHead),
     HistoryPart(Stamp, HistoryPart),
     Kept(Kept),
+    Notices(Stamp, NoticesDoc),
+    Told(Notice),
     /// Nothing that can be read.
     Garbage(SeatProblem),
 }
@@ -103,6 +110,7 @@ shown_as! {
     requests: Requests => RequestsDoc;
     history_head: HistoryHead => HistoryHead;
     history_part: HistoryPart => HistoryPart;
+    notices: Notices => NoticesDoc;
     once: Once => OnceRecord;
 }
 

@@ -25,6 +25,7 @@ use super::inboxes::{InboxNews, Inboxes, Report, report};
 use super::ledger::{Ledger, LedgerNews};
 use super::lifecycle::{AtWorker, Judgement, conclude, due_at, judge};
 use super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind};
+use super::notices::{Notices, NoticesNews};
 use super::requests::{Requests, RequestsNews};
 use super::table::{AttemptEnd, Class, Clocks, Job, Table, Transition};
 use super::workers::Workers;
@@ -46,6 +47,7 @@ pub struct Dispatcher<A> {
     workers: Workers,
     asked: Requests,
     history: History,
+    notices: Notices,
     /// Jobs to cancel once it is known which endings are recorded.
     cancels: Vec<JobId>,
     /// As last told.
@@ -78,6 +80,7 @@ impl<A: Assign> Dispatcher<A> {
             workers: Workers::default(),
             asked: Requests::new(writer),
             history: History::new(writer, config.incarnation, &config.history),
+            notices: Notices::new(writer, config.notify_all),
             cancels: Vec::new(),
             changes: None,
             config,
@@ -107,6 +110,11 @@ impl<A: Assign> Dispatcher<A> {
     /// Rows of the history that had to be dropped before their time.
     pub fn history_dropped(&self) -> u64 {
         self.history.dropped()
+    }
+
+    /// How many notices wait to be delivered, were delivered in this term, and had to be dropped.
+    pub fn notices(&self) -> (u64, u64, u64) {
+        self.notices.counts()
     }
 
     pub fn assign(&self) -> &A {
@@ -171,6 +179,7 @@ impl<A: Assign> Dispatcher<A> {
                 }
             }
             DispatchCommand::Cancel(id) => self.cancels.push(id),
+            DispatchCommand::Notify(token, notice) => self.notices.add(token, notice),
             DispatchCommand::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
             DispatchCommand::Facts(facts) => {
                 self.assign.learn(facts);
@@ -247,6 +256,12 @@ impl<A: Assign> Dispatcher<A> {
                 history.kept(&view, id, done);
             }
             DispatchAnswer::Recalled(rows) => self.history.recalled(id, rows),
+            DispatchAnswer::Notices(answer) => match self.notices.answered(now, id, answer) {
+                NoticesNews::Nothing => {}
+                NoticesNews::Unreadable => self.counts.rejected += 1,
+                NoticesNews::Superseded => self.ended = true,
+            },
+            DispatchAnswer::Delivered(done) => self.notices.delivered(now, id, done),
         }
     }
 
@@ -391,7 +406,8 @@ impl<A: Assign> Dispatcher<A> {
             let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
             changed.iter().for_each(|id| self.retime(now, id));
         }
-        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, requests, .. } = self;
+        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, notices, requests, .. } =
+            self;
         inboxes.mark(std::mem::take(&mut table.news.inboxes));
         let (view, sink) = (View { now, wall_ms, config, table, workers }, &mut Sink { requests, out });
         ledger.send(&view, sink);
@@ -399,7 +415,11 @@ impl<A: Assign> Dispatcher<A> {
         // A shard that cannot be read may hold endings of former epochs.
         let from = if ledger.blocked() == 0 { Epoch(0) } else { config.epoch };
         let from = ledger.is_adopted().then_some(from);
-        history.send(&view, |job| job.is_confirmed(ledger), from, sink);
+        history.send(&view, |job| job.is_confirmed(ledger), from, notices, sink);
+        if history.is_known() {
+            let stands = notices.send(&view, history.settled_head(), sink).into_iter();
+            self.news.extend(stands.map(DispatchOutput::Noted));
+        }
         if ledger.is_adopted() && history.is_known() {
             inboxes.find(now, sink);
             if inboxes.are_known() {
@@ -594,7 +614,8 @@ impl<A: Assign> Dispatcher<A> {
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);
         let history = self.history.due_at(now, &self.config.history);
-        let others = [self.inboxes.due_at(now), self.table.due_at(now), self.asked.due_at(now)];
+        let notices = self.notices.due_at(now);
+        let others = [self.inboxes.due_at(now), self.table.due_at(now), self.asked.due_at(now), notices];
         [retry, ledger, history].into_iter().chain(others).flatten().min()
     }
 }

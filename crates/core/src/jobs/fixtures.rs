@@ -44,6 +44,7 @@ pub(super) fn config() -> DispatcherConfig {
         retire_ms: 5000,
         keep_finished: 2,
         history: HISTORY,
+        notify_all: false,
     }
 }
 

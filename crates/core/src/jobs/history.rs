@@ -8,7 +8,7 @@
 //! The order that keeps it whole:
 //! 1. A job is in the head only once the ledger on the store has it as over.
 //! 2. It leaves the ledger only once the head on the store has it, or had it.
-//! 3. It leaves the head only once its batch and all of its parts have it on the store. A part knows up to which number it has taken
+//! 3. It leaves the head only once its batch and all of its parts have it on the store, and whoever wants to be told is going to be. A part knows up to which number it has taken
 //!    rows, so a new leader can do that again.
 //! 4. Rows leave a part with the write that names their chunk, which stands already.
 //!
@@ -24,6 +24,7 @@ pub use doc::{
 use super::RETRY;
 use super::dispatcher::{DispatchRequest, Sink, View};
 use super::model::JobRecord;
+use super::notices::Notices;
 use super::table::Job;
 use crate::document::{Document, DocumentAnswer, Rules, State, Unreadable, What, Writer};
 use crate::election::Epoch;
@@ -140,6 +141,11 @@ impl History {
         matches!(self.document.state(), State::Owned | State::Blocked)
     }
 
+    /// The newest jobs, if the store has all of them.
+    pub(super) fn settled_head(&self) -> Option<&HistoryHead> {
+        self.is_settled().then_some(&self.head)
+    }
+
     /// The highest ending of this epoch that is recorded.
     pub(super) fn last_ending(&self, epoch: Epoch) -> u64 {
         self.head.recorded.get(&epoch).copied().unwrap_or(0)
@@ -238,13 +244,14 @@ impl History {
         view: &View<'_>,
         is_confirmed: impl Fn(&Job) -> bool,
         from: Option<Epoch>,
+        notices: &Notices,
         sink: &mut Sink<'_>,
     ) {
         if self.is_settled() && !self.document.is_busy() {
             if let Some(from) = from {
                 self.take_in(view, &is_confirmed, from);
             }
-            self.let_go();
+            self.let_go(notices);
         }
         self.hand_over(view, sink);
         let (head, document) = (&self.head, &mut self.document);
@@ -297,9 +304,10 @@ impl History {
     }
 
     /// Lets go of what was handed over.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, notices: &Notices) {
         let Some(over) = self.hand_over.as_ref().filter(|over| over.stands) else { return };
         let taken = self.parts.iter().all(|part| part.has_taken(over.upto));
+        let taken = taken && notices.has_taken(&self.head, over.upto);
         if !taken && !Mutant::HistoryHandedOverEarly.on() {
             return;
         }

@@ -53,6 +53,8 @@ macro_rules! wire_names {
     };
 }
 
+pub(super) use wire_names;
+
 /// The state of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum JobState {
@@ -260,6 +262,8 @@ pub struct JobRecord {
     pub ended_ms: i64,
     /// Somebody asked to cancel it.
     pub cancel: bool,
+    /// Somebody wants to be told if it ends undone.
+    pub notify: bool,
     /// Its last attempt was given up before there was a result; a result that still arrives is late.
     pub given_up: bool,
     /// Why it waits, or why it ended as it did. For people.
@@ -299,6 +303,7 @@ impl JobRecord {
             began_ms: 0,
             ended_ms: 0,
             cancel: false,
+            notify: false,
             given_up: false,
             reason: Arc::from(""),
             result: Arc::from([]),

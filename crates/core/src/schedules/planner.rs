@@ -31,6 +31,16 @@ pub struct Due {
     pub late_ms: u64,
 }
 
+/// Due times of a schedule that passed and never become a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Missed {
+    pub schedule: ScheduleId,
+    /// How many, as far as they were counted.
+    pub count: u64,
+    /// The last of them.
+    pub last_ms: u64,
+}
+
 /// The ledger's answer about a planned job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum JobAnswer {
@@ -106,6 +116,8 @@ pub struct Planner<S> {
     schedules: BTreeMap<ScheduleId, S>,
     series: BTreeMap<ScheduleId, Series>,
     counts: PlanCounts,
+    /// Not taken yet.
+    missed: Vec<Missed>,
     /// When to plan each schedule that has a next time.
     queue: BTreeSet<(u64, ScheduleId)>,
     /// Schedules that changed: they are part of the next plan, whatever the time.
@@ -119,6 +131,7 @@ impl<S> Default for Planner<S> {
             schedules: BTreeMap::new(),
             series: BTreeMap::new(),
             counts: PlanCounts::default(),
+            missed: Vec::new(),
             queue: BTreeSet::new(),
             touched: BTreeSet::new(),
             planned_ms: 0,
@@ -147,6 +160,11 @@ impl<S: Planned> Planner<S> {
 
     pub fn counts(&self) -> PlanCounts {
         self.counts
+    }
+
+    /// The due times that were found missed since this was last asked.
+    pub fn take_missed(&mut self) -> Vec<Missed> {
+        std::mem::take(&mut self.missed)
     }
 
     /// Takes the state of all jobs in the ledger: schedule, job, watermark, and whether the job is open. Needed once, and
@@ -256,7 +274,10 @@ impl<S: Planned> Planner<S> {
             // missed.
             if decision.judged_ms > floor_ms {
                 if floor_ms > terms.since_ms {
-                    self.counts.missed += times.count(floor_ms, decision.judged_ms, COUNTED_MAX);
+                    let (schedule, last_ms) = (id.clone(), decision.judged_ms);
+                    let count = times.count(floor_ms, last_ms, COUNTED_MAX);
+                    self.counts.missed += count;
+                    self.missed.push(Missed { schedule, count, last_ms });
                 }
                 series.judged_ms = decision.judged_ms;
             }

@@ -7,7 +7,7 @@
 //!
 //! It batches: every input but [`Input::Wake`] is only taken in.
 
-use super::{Due, JobAnswer, Planned, Planner};
+use super::{Due, JobAnswer, Missed, Planned, Planner};
 use crate::id::{JobId, ScheduleId, SeriesId};
 use crate::machine::{Effect, In, Input, Machine, Now, Out, Request, RequestId};
 use crate::mutants::Mutant;
@@ -76,6 +76,13 @@ impl<S> Request for SubmitJobs<S> {
     fn unanswered(&self) -> Vec<JobAnswer> {
         vec![JobAnswer::Refused; self.0.len()]
     }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum SchedulerOutput {
+    Requested(Requested),
+    /// Due times were missed. It comes before the jobs of later due times are submitted: from then on no leader finds this.
+    Missed(Missed),
 }
 
 /// What became of a requested job.
@@ -314,6 +321,8 @@ impl<S: Planned + Clone> Scheduler<S> {
             let Due { due_ms, late_ms, .. } = due;
             jobs.push(NewJob { schedule: schedule.clone(), id, due_ms, late_ms, requested: false });
         }
+        let missed = self.planner.take_missed().into_iter();
+        out.extend(missed.map(|missed| Effect::Output(SchedulerOutput::Missed(missed))));
         let next_ms = self.planner.next_ms(wall_ms).map_or(u64::MAX, |at_ms| at_ms.saturating_sub(wall_ms));
         self.plan_at = now.at + next_ms.clamp(1, PLAN_EVERY_MS);
         if !jobs.is_empty() {
@@ -325,14 +334,15 @@ impl<S: Planned + Clone> Scheduler<S> {
     }
 }
 
-fn told<R>(schedule: &ScheduleId, job: &JobId, answer: RunAnswer) -> Effect<R, Requested> {
-    Effect::Output(Requested { schedule: schedule.clone(), job: job.clone(), answer })
+fn told<R>(schedule: &ScheduleId, job: &JobId, answer: RunAnswer) -> Effect<R, SchedulerOutput> {
+    let requested = Requested { schedule: schedule.clone(), job: job.clone(), answer };
+    Effect::Output(SchedulerOutput::Requested(requested))
 }
 
 impl<S: Planned + Clone> Machine for Scheduler<S> {
     type Command = SchedulerCommand<S>;
     type Request = SubmitJobs<S>;
-    type Output = Requested;
+    type Output = SchedulerOutput;
 
     fn handle(&mut self, now: Now, input: In<Self>, out: &mut Vec<Out<Self>>) {
         self.now = now.at;

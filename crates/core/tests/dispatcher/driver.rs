@@ -10,8 +10,8 @@ use tenure_core::{
     Ask, Asked, Assign, Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest,
     Dispatcher, DispatcherConfig, Entry, EntryState, Epoch, Expect, HistoryHead, HistoryLimits, HistoryPart,
     InboxDoc, InboxListed, Incarnation, JobId, JobLimits, JobRecord, JobState, Kept, LedgerDoc, Load,
-    NoWorker, Nonce, Outcome, OutcomeKind, RequestId, RequestsDoc, Serves, Time, Version, WorkerId,
-    WriteAnswer,
+    NoWorker, Nonce, Notice, NoticesDoc, Outcome, OutcomeKind, RequestId, RequestsDoc, SeriesId, Serves,
+    Time, Version, WorkerId, WriteAnswer,
 };
 
 pub(crate) const ME: Incarnation = Incarnation(7);
@@ -154,7 +154,9 @@ pub(crate) fn ledger_written(request: DispatchRequest) -> Stored<LedgerDoc> {
         | DispatchRequest::HistoryHead(_)
         | DispatchRequest::HistoryPart(..)
         | DispatchRequest::Keep(..)
-        | DispatchRequest::Recall(_)) => panic!("{other:?}"),
+        | DispatchRequest::Recall(_)
+        | DispatchRequest::Notices(_)
+        | DispatchRequest::Deliver(_)) => panic!("{other:?}"),
     }
 }
 
@@ -169,7 +171,9 @@ pub(crate) fn inbox_written(request: DispatchRequest) -> Stored<InboxDoc> {
         | DispatchRequest::HistoryHead(_)
         | DispatchRequest::HistoryPart(..)
         | DispatchRequest::Keep(..)
-        | DispatchRequest::Recall(_)) => panic!("{other:?}"),
+        | DispatchRequest::Recall(_)
+        | DispatchRequest::Notices(_)
+        | DispatchRequest::Deliver(_)) => panic!("{other:?}"),
     }
 }
 
@@ -187,6 +191,7 @@ pub(crate) fn config() -> DispatcherConfig {
         retire_ms: 5000,
         keep_finished: 2,
         history: HISTORY,
+        notify_all: false,
     }
 }
 
@@ -294,6 +299,13 @@ fn request_words(request: &DispatchRequest) -> String {
         DispatchRequest::Keep(_, Kept::Jobs(jobs)) => format!("keep {} jobs", jobs.len()),
         DispatchRequest::Keep(_, Kept::Rows(rows)) => format!("keep {} rows", rows.len()),
         DispatchRequest::Recall(_) => "recall".to_owned(),
+        DispatchRequest::Notices(DocumentRequest::Read { .. }) => "read notices".to_owned(),
+        DispatchRequest::Notices(DocumentRequest::Write { body, .. }) => {
+            let waiting: Vec<&str> = body.waiting.iter().map(|notice| &*notice.id).collect();
+            format!("write notices: {}", waiting.join(", "))
+        }
+        DispatchRequest::Notices(DocumentRequest::Remove) => panic!("it removes no notices"),
+        DispatchRequest::Deliver(notice) => format!("deliver {} of {}", notice.id, notice.job),
     }
 }
 
@@ -313,6 +325,12 @@ pub(crate) struct Driver {
     pub(crate) head: BTreeMap<(), (Stored<HistoryHead>, u64)>,
     pub(crate) parts: BTreeMap<usize, (Stored<HistoryPart>, u64)>,
     pub(crate) kept: BTreeMap<Arc<str>, Kept>,
+    /// Notices, for tests that are about those.
+    pub(crate) is_notified: bool,
+    pub(crate) notices: BTreeMap<(), (Stored<NoticesDoc>, u64)>,
+    /// The series whose receivers take no notices, and what the others took.
+    pub(crate) deaf: BTreeSet<SeriesId>,
+    pub(crate) delivered: Vec<Notice>,
     pub(crate) versions: u64,
     aside: u64,
     requests: BTreeSet<RequestId>,
@@ -345,6 +363,10 @@ impl Driver {
             head: BTreeMap::new(),
             parts: BTreeMap::new(),
             kept: BTreeMap::new(),
+            is_notified: false,
+            notices: BTreeMap::new(),
+            deaf: BTreeSet::new(),
+            delivered: Vec::new(),
             versions: 0,
             aside: 0,
             requests: BTreeSet::new(),
@@ -399,7 +421,7 @@ impl Driver {
         let now = Now { at: Time(self.now), wall_ms: self.now as i64 };
         self.core.handle(now, input, out);
         // Nobody asks for anything, and the history is as it should be, unless a test is about that.
-        let (is_asked, is_history) = (self.is_asked, self.is_history);
+        let (is_asked, is_history, is_notified) = (self.is_asked, self.is_history, self.is_notified);
         let is_aside = |effect: &Out<Core>| {
             let aside = |request: &DispatchRequest| match request {
                 DispatchRequest::Requests(DocumentRequest::Read { .. }) => !is_asked,
@@ -407,6 +429,7 @@ impl Driver {
                 | DispatchRequest::HistoryPart(..)
                 | DispatchRequest::Keep(..)
                 | DispatchRequest::Recall(_) => !is_history,
+                DispatchRequest::Notices(_) | DispatchRequest::Deliver(_) => !is_notified,
                 DispatchRequest::Requests(_)
                 | DispatchRequest::Ledger(..)
                 | DispatchRequest::Inbox(..)
@@ -439,7 +462,9 @@ impl Driver {
                     | DispatchRequest::HistoryHead(_)
                     | DispatchRequest::HistoryPart(..)
                     | DispatchRequest::Keep(..)
-                    | DispatchRequest::Recall(_) => None,
+                    | DispatchRequest::Recall(_)
+                    | DispatchRequest::Notices(_)
+                    | DispatchRequest::Deliver(_) => None,
                 };
                 if let Some(Stamp { epoch, owner, nonce }) = stamp {
                     assert!(self.nonces.insert(nonce.sequence), "{nonce:?} again");
@@ -466,6 +491,7 @@ impl Driver {
                 return None;
             }
             Effect::Output(DispatchOutput::Changed) => "look around".to_owned(),
+            Effect::Output(DispatchOutput::Noted(token)) => format!("#{token} noted"),
             Effect::Output(DispatchOutput::Ended(_)) => "ended".to_owned(),
         })
     }
@@ -512,7 +538,9 @@ impl Driver {
             | DispatchRequest::HistoryHead(_)
             | DispatchRequest::HistoryPart(..)
             | DispatchRequest::Keep(..)
-            | DispatchRequest::Recall(_)) => panic!("{other:?} is no write"),
+            | DispatchRequest::Recall(_)
+            | DispatchRequest::Notices(_)
+            | DispatchRequest::Deliver(_)) => panic!("{other:?} is no write"),
         };
         self.tell(self.now, Input::Answer(id, answer))
     }
@@ -573,6 +601,14 @@ impl Driver {
                 Some(Kept::Rows(rows)) => DispatchAnswer::Recalled(Some(rows.clone())),
                 other => panic!("no chunk: {other:?}"),
             },
+            DispatchRequest::Notices(request) => {
+                DispatchAnswer::Notices(serve(&mut self.notices, &mut self.versions, (), request))
+            }
+            DispatchRequest::Deliver(notice) => {
+                let taken = !self.deaf.contains(&notice.series);
+                self.delivered.extend(taken.then_some(notice));
+                DispatchAnswer::Delivered(taken)
+            }
         }
     }
 
@@ -643,6 +679,10 @@ impl Driver {
             head,
             parts,
             kept,
+            is_notified,
+            notices,
+            deaf,
+            delivered,
             versions,
             aside,
             ..
@@ -657,6 +697,10 @@ impl Driver {
             head,
             parts,
             kept,
+            is_notified,
+            notices,
+            deaf,
+            delivered,
             versions,
             aside,
             ..next

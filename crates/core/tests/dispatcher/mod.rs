@@ -8,6 +8,7 @@ pub(crate) mod judging;
 mod leaving;
 mod ledger;
 pub(crate) mod looks;
+pub(crate) mod notices;
 pub(crate) mod queues;
 pub(crate) mod requests;
 pub(crate) mod retries;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::JobAnswer::{Created, Existed, Refused};
 use tenure_core::machine::{Effect, In, Input, Machine, Now, Request, RequestId};
 use tenure_core::{
-    JobAnswer, JobId, Misfire, NewJob, ObservedJob, Requested, RunAnswer, ScheduleTerms, Scheduler,
-    SchedulerCommand as Command, SubmitJobs, Time,
+    JobAnswer, JobId, Misfire, Missed, NewJob, ObservedJob, Requested, RunAnswer, ScheduleTerms, Scheduler,
+    SchedulerCommand as Command, SchedulerOutput, SubmitJobs, Time,
 };
 
 /// A scheduler with a clock; it leads since `START`.
@@ -21,6 +21,7 @@ struct Leader {
     /// How many rounds there were.
     rounds: u64,
     told: Vec<(String, RunAnswer)>,
+    missed: Vec<Missed>,
     violations: Vec<String>,
 }
 
@@ -68,7 +69,15 @@ impl Leader {
                         self.violations.push("two rounds at a time".to_owned());
                     }
                 }
-                Effect::Output(Requested { job, answer, .. }) => self.told.push((job.to_string(), answer)),
+                Effect::Output(SchedulerOutput::Requested(Requested { job, answer, .. })) => {
+                    self.told.push((job.to_string(), answer));
+                }
+                Effect::Output(SchedulerOutput::Missed(missed)) => {
+                    if self.round.is_some() {
+                        self.violations.push("a later job is submitted before this was told".to_owned());
+                    }
+                    self.missed.push(missed);
+                }
             }
         }
     }
@@ -102,6 +111,21 @@ fn observed(id: &JobId, watermark: u64, open: bool) -> ObservedJob {
 }
 
 const NONE: [&str; 0] = [];
+
+#[test]
+fn sc5_missed_due_times_are_told_before_a_later_job_is_submitted() {
+    let mut leader = Leader::new(ScheduleTerms { misfire: Misfire::RunOnce, ..TERMS });
+    assert_eq!(leader.at(nth(1)), [due(1)]);
+    leader.answer(&[Created]);
+    leader.note(&job(1), false);
+    // Three were missed, and the newest of them still becomes a job.
+    assert_eq!(leader.at(nth(4) + TERMS.misfire_threshold_ms + 1), [due(4)]);
+    assert_eq!(leader.missed, [Missed { schedule: web(), count: 2, last_ms: nth(3) }]);
+    leader.answer(&[Created]);
+    leader.note(&job(4), false);
+    assert_eq!(leader.at(nth(5)), [due(5)]);
+    assert_eq!((leader.missed.len(), leader.violations.len()), (1, 0), "{:?}", leader.violations);
+}
 
 #[test]
 fn a_due_time_is_submitted_once_it_is_due_and_never_again() {

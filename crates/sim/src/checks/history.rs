@@ -4,7 +4,8 @@ use super::name;
 use crate::store::{Key, Value};
 use crate::world::World;
 use std::collections::BTreeSet;
-use tenure_core::{HistoryHead, HistoryKey, HistoryPart, HistoryRow, Kept};
+use std::sync::Arc;
+use tenure_core::{HistoryHead, HistoryKey, HistoryPart, HistoryRow, JobState, Kept, NoticesDoc};
 
 impl World {
     /// A write of the history lands.
@@ -50,7 +51,39 @@ impl World {
                     format!("number {number}, {}, leaves the head, and {key:?} does not have it", record.id);
                 self.job_checks.say(name::HISTORY_KEPT, what);
             }
+            let kind = if record.state == JobState::Expired { "job_expired" } else { "job_failed" };
+            let notice: Arc<str> = format!("{kind}-{number}").into();
+            if record.state.is_undone() && !self.is_told(&notice) && !self.waits_to_be_told(&notice) {
+                let what = format!("{} leaves the head, and nobody is going to be told {notice}", record.id);
+                self.job_checks.say(name::NOTICE_KEPT, what);
+            }
         }
+    }
+
+    fn is_told(&self, notice: &Arc<str>) -> bool {
+        self.store.get(&Key::Told(Arc::clone(notice))).is_some()
+    }
+
+    fn waits_to_be_told(&self, notice: &Arc<str>) -> bool {
+        let doc = self.store.get(&Key::Notices).and_then(|object| object.value.notices());
+        doc.is_some_and(|(_, doc)| doc.waiting.iter().any(|waiting| waiting.id == *notice))
+    }
+
+    /// How many notices wait to be delivered.
+    pub(crate) fn untold(&self) -> usize {
+        let doc = self.store.get(&Key::Notices).and_then(|object| object.value.notices());
+        doc.map_or(0, |(_, doc)| doc.waiting.len())
+    }
+
+    pub(crate) fn check_notices_landed(&mut self, before: Option<&Value>, after: &NoticesDoc) {
+        let before = before.and_then(Value::notices).map_or(&[][..], |(_, before)| &before.waiting);
+        let gone = before.iter().filter(|notice| !after.waiting.iter().any(|other| other.id == notice.id));
+        let lost: Vec<Arc<str>> =
+            gone.filter(|notice| !self.is_told(&notice.id)).map(|notice| Arc::clone(&notice.id)).collect();
+        for id in lost {
+            self.job_checks.say(name::NOTICE_KEPT, format!("{id} is no longer sent, and nobody took it"));
+        }
+        self.report_jobs();
     }
 
     fn is_in_part(&self, key: &HistoryKey, number: u64) -> bool {

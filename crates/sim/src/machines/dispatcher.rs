@@ -73,6 +73,13 @@ impl Played for Dispatching {
                 Op::Put(key, value, Some(Expect::Absent))
             }
             DispatchRequest::Recall(name) => Op::Get(Key::Kept(Arc::clone(name)), None),
+            DispatchRequest::Notices(request) => {
+                Op::document(Key::Notices, request, |stamp, body| Value::Notices(stamp, body.clone()))
+            }
+            // Who takes notices is as far away as the store, and what befalls a request befalls this one, too.
+            DispatchRequest::Deliver(notice) => {
+                Op::Put(Key::Told(Arc::clone(&notice.id)), Arc::new(Value::Told(notice.clone())), None)
+            }
         })
     }
 
@@ -106,6 +113,13 @@ impl Played for Dispatching {
                 DispatchAnswer::HistoryPart(part, said.document(body))
             }
             (DispatchRequest::Keep(..), Said::Written(WriteAnswer::Won(_))) => DispatchAnswer::Kept(true),
+            (DispatchRequest::Deliver(_), Said::Written(WriteAnswer::Won(_))) => {
+                DispatchAnswer::Delivered(true)
+            }
+            (DispatchRequest::Notices(_), said) => {
+                let body = |value: &Value| value.notices().map(|(stamp, doc)| (stamp, doc.clone()));
+                DispatchAnswer::Notices(said.document(body))
+            }
             (DispatchRequest::Recall(_), Said::Found(Object { value, .. })) => {
                 let rows =
                     if let Value::Kept(Kept::Rows(rows)) = &*value { Some(rows.clone()) } else { None };
@@ -141,7 +155,7 @@ impl Played for Dispatching {
                 let note = SchedulerCommand::Note { schedule, job: update.id, open };
                 world.command::<Scheduling>(who, note);
             }
-            DispatchOutput::Claimed { .. } | DispatchOutput::Changed => {}
+            DispatchOutput::Claimed { .. } | DispatchOutput::Changed | DispatchOutput::Noted(_) => {}
             DispatchOutput::Ended(_) => {
                 let Who::Node(node) = who else { return };
                 if let Some(dispatch) = world.nodes[node].dispatch.take() {
@@ -250,5 +264,10 @@ impl World {
 /// A job as submitted.
 pub(crate) fn job(id: &str, series: &SeriesId, watermark: u64, limits: JobLimits) -> JobRecord {
     let (id, kind) = (JobId::new(id).expect("a valid id"), KindName::new("job").expect("a valid id"));
-    JobRecord { watermark, payload: Arc::from(*b"x"), ..JobRecord::new(id, series.clone(), kind, limits) }
+    JobRecord {
+        watermark,
+        payload: Arc::from(*b"x"),
+        notify: true,
+        ..JobRecord::new(id, series.clone(), kind, limits)
+    }
 }

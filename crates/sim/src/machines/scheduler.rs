@@ -8,8 +8,8 @@ use crate::world::World;
 use std::collections::BTreeMap;
 use tenure_core::machine::{Input, Request};
 use tenure_core::{
-    DispatchCommand, Interval, JobAnswer, Planned, RequestId, Requested, ScheduleId, ScheduleTerms,
-    Scheduler, SchedulerCommand, SubmitAnswer, SubmitJobs,
+    DispatchCommand, Interval, JobAnswer, Planned, RequestId, ScheduleId, ScheduleTerms, Scheduler,
+    SchedulerCommand, SchedulerOutput, SubmitAnswer, SubmitJobs,
 };
 
 pub(crate) type Scheduling = Scheduler<Round>;
@@ -83,7 +83,7 @@ impl Played for Scheduling {
         if let Said::Submitted(answers) = said { answers } else { request.unanswered() }
     }
 
-    fn output(_: &mut World, _: Who, _: Requested) {}
+    fn output(_: &mut World, _: Who, _: SchedulerOutput) {}
 }
 
 impl World {

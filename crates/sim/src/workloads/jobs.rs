@@ -107,6 +107,7 @@ impl Default for JobWorkload {
                     chunks: 1_000_000,
                     retention_ms: u64::MAX / 4,
                 },
+                notify_all: false,
             },
             claimer: ClaimerConfig {
                 incarnation,
@@ -309,6 +310,11 @@ pub(crate) fn settle(world: &mut World) {
         // What was recorded is tidied up and forgotten.
         let (slow_ms, key) = (world.workload.dispatcher.slow_ms, world.once.newest);
         world.run_for(6 * slow_ms * 1000 / 800 + 12_000 + RETIRE_MS * 1000 / 800);
+        // A receiver that failed often is tried again minutes later.
+        let untold = |world: &World| (world.untold() > 0).then(|| format!("{} notices", world.untold()));
+        if !run_until(world, leader, world.now + 2 * OVER_MAX_MS, untold) {
+            return;
+        }
         if world.once.terms.is_some() && world.once.newest == key {
             world.violated(name::ONCE, || {
                 format!("{leader} leads in calm, and does not get done with key {key}")

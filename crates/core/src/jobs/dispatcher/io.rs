@@ -3,6 +3,7 @@
 use super::super::asked::RequestsDoc;
 use super::super::history::{HistoryHead, HistoryLimits, HistoryPart, HistoryRow, Kept};
 use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind};
+use super::super::notices::{Notice, NoticesDoc};
 use super::super::table::Table;
 use super::super::workers::Workers;
 use crate::document::{DocumentAnswer, DocumentRequest, Op};
@@ -38,6 +39,8 @@ pub struct DispatcherConfig {
     /// Finished jobs a shard keeps.
     pub keep_finished: usize,
     pub history: HistoryLimits,
+    /// Somebody wants to be told of every job that ends undone, and not only of those that ask for it.
+    pub notify_all: bool,
 }
 
 /// What the parts of a dispatcher go by.
@@ -84,6 +87,8 @@ pub enum DispatchCommand<F> {
     /// left. After that, what was created in them before can be created again.
     Forget(Vec<(SeriesId, u64)>),
     Cancel(JobId),
+    /// Somebody is to be told this. The token is for who waits until it is certain that it will be tried.
+    Notify(u64, Notice),
     /// The workers as the registry knows them.
     Workers {
         /// Whether each worker is active.
@@ -118,6 +123,8 @@ pub enum DispatchOutput {
     },
     /// Somebody changed something elsewhere that the leader should look at.
     Changed,
+    /// The notice with this token stands on the store.
+    Noted(u64),
     Ended(DispatchEnd),
 }
 
@@ -140,6 +147,10 @@ pub enum DispatchRequest {
     Keep(Arc<str>, Kept),
     /// Reads the rows of a chunk.
     Recall(Arc<str>),
+    /// For the notices that are not delivered yet.
+    Notices(DocumentRequest<NoticesDoc>),
+    /// Delivers one of them.
+    Deliver(Notice),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -155,6 +166,9 @@ pub enum DispatchAnswer {
     Kept(bool),
     /// The rows; `None` if they cannot be had.
     Recalled(Option<Vec<Arc<HistoryRow>>>),
+    Notices(DocumentAnswer<NoticesDoc>),
+    /// Whether it was delivered.
+    Delivered(bool),
 }
 
 impl Request for DispatchRequest {
@@ -174,6 +188,8 @@ impl Request for DispatchRequest {
             }
             DispatchRequest::Keep(..) => DispatchAnswer::Kept(false),
             DispatchRequest::Recall(_) => DispatchAnswer::Recalled(None),
+            DispatchRequest::Notices(request) => DispatchAnswer::Notices(request.unanswered()),
+            DispatchRequest::Deliver(_) => DispatchAnswer::Delivered(false),
         }
     }
 }
@@ -205,6 +221,8 @@ pub struct JobUpdate {
     pub worker: Option<WorkerId>,
     /// Why the state changed. For people.
     pub reason: Arc<str>,
+    /// When that attempt began, by the leader's wall clock in ms; 0 if it did not.
+    pub began_ms: i64,
     /// The result, for final states; otherwise empty.
     pub result: Arc<[u8]>,
     /// Set if this reports the result of an attempt that had been given up: it was recorded, but not applied.
@@ -220,6 +238,7 @@ impl JobUpdate {
             attempt: record.attempt,
             worker: record.worker.clone(),
             reason: record.reason.clone(),
+            began_ms: record.began_ms,
             result: record.result.clone(),
             late: None,
         }
