@@ -38,6 +38,7 @@ mod carrier;
 mod dispatcher;
 mod documents;
 mod history;
+mod notices;
 mod output;
 mod queue;
 mod requests;
@@ -50,6 +51,7 @@ mod view;
 pub(crate) use dispatcher::Dispatching;
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
 pub use history::{HISTORY_PAGE_MAX, HistoryPage, HistoryQuery, HistoryRow, HistoryRuns, JobHistory};
+pub use notices::{Notice, NoticeKind, NoticeSender};
 pub use output::{JobOutput, OutputPiece, OutputSegment, OutputStream, OutputWriter};
 pub use queue::{Queue, QueueInfo};
 pub(crate) use requests::RequestsCodec;
@@ -67,6 +69,8 @@ pub use view::JobList;
 pub(crate) use documents::{InboxCodec, LedgerCodec};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use history::{HeadCodec, PartCodec, RowsCodec, limits as history_limits};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use notices::NoticesCodec;
 
 use crate::clock::{BootClock, Clock};
 use crate::election::Reporter;
@@ -106,6 +110,7 @@ pub struct Jobs {
     pub(crate) workers: watch::Receiver<Workers>,
     pub(crate) submissions: Submissions,
     pub(crate) dispatching: Dispatching,
+    pub(crate) sender: notices::Sender,
 }
 
 impl Jobs {

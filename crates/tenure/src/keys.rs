@@ -132,6 +132,11 @@ impl Keys {
         format!("{}/jobs/history/head.json", self.root)
     }
 
+    /// The key of the notices that are not delivered yet.
+    pub(crate) fn notices(&self) -> String {
+        format!("{}/jobs/notices.json", self.root)
+    }
+
     /// The key of a part of the history.
     pub(crate) fn history_part(&self, part: usize) -> String {
         format!("{}/jobs/history/part-{part}.json", self.root)

@@ -30,6 +30,7 @@
 //! ```
 
 pub use tenure_core::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, NewJob, ObservedJob, PlanCounts, Planned, Planner,
-    Requested, RunAnswer, ScheduleTerms, Scheduler, SchedulerCommand, SeriesView, SubmitJobs,
+    Due, DueTimes, Interval, JobAnswer, Misfire, Missed, NewJob, ObservedJob, PlanCounts, Planned, Planner,
+    Requested, RunAnswer, ScheduleTerms, Scheduler, SchedulerCommand, SchedulerOutput, SeriesView,
+    SubmitJobs,
 };

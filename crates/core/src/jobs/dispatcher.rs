@@ -112,9 +112,9 @@ impl<A: Assign> Dispatcher<A> {
         self.history.dropped()
     }
 
-    /// How many notices wait to be delivered, were delivered in this term, and had to be dropped.
-    pub fn notices(&self) -> (u64, u64, u64) {
-        self.notices.counts()
+    /// How many notices wait to be delivered.
+    pub fn notices(&self) -> usize {
+        self.notices.waiting()
     }
 
     pub fn assign(&self) -> &A {
@@ -122,7 +122,8 @@ impl<A: Assign> Dispatcher<A> {
     }
 
     pub fn counts(&self) -> DispatchCounts {
-        self.counts
+        let (delivered, undelivered) = self.notices.counts();
+        DispatchCounts { delivered, undelivered, ..self.counts }
     }
 
     /// How many shards cannot be read.

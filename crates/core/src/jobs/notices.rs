@@ -118,8 +118,6 @@ pub struct NoticesDoc {
     /// The ids of notices other than of endings that were taken in last, at most [`NOTICES_TOLD_MAX`]: another leader may find
     /// the same.
     pub told: Vec<Arc<str>>,
-    /// How many had to be dropped because there were too many, or because nobody took them for an hour.
-    pub dropped: u64,
 }
 
 /// The notices of one series: one is sent at a time.
@@ -150,6 +148,8 @@ pub(super) struct Notices {
     unconfirmed: Vec<(u64, u64)>,
     lanes: BTreeMap<SeriesId, Lane>,
     delivered: u64,
+    /// How many had to be dropped: there were too many, or nobody took them for an hour.
+    dropped: u64,
 }
 
 impl Notices {
@@ -164,12 +164,18 @@ impl Notices {
             unconfirmed: Vec::new(),
             lanes: BTreeMap::new(),
             delivered: 0,
+            dropped: 0,
         }
     }
 
-    /// How many wait, were delivered in this term, and had to be dropped.
-    pub(super) fn counts(&self) -> (u64, u64, u64) {
-        (self.doc.waiting.len() as u64, self.delivered, self.doc.dropped)
+    /// How many wait to be delivered.
+    pub(super) fn waiting(&self) -> usize {
+        self.doc.waiting.len()
+    }
+
+    /// How many were delivered in this term, and how many had to be dropped.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.delivered, self.dropped)
     }
 
     /// Takes in one that is not of an end, for whoever waits with this token until it stands.
@@ -303,7 +309,7 @@ impl Notices {
     fn wait(&mut self, notice: Notice) {
         match self.doc.waiting.len() < NOTICES_MAX {
             true => self.doc.waiting.push(notice),
-            false => self.doc.dropped += 1,
+            false => self.dropped += 1,
         }
     }
 
@@ -328,7 +334,7 @@ impl Notices {
             sent += 1;
         }
         if !old.is_empty() {
-            self.doc.dropped += old.len() as u64;
+            self.dropped += old.len() as u64;
             self.doc.waiting.retain(|notice| !old.contains(&notice.id));
             self.lanes.retain(|_, lane| lane.sent.is_some() || lane.retry_at > now);
             self.document.touch();

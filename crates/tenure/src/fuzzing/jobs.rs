@@ -2,7 +2,9 @@
 
 use super::{assert_kept, assert_told, id};
 use crate::documents::Codec;
-use crate::job::{HeadCodec, InboxCodec, JobOutput, LedgerCodec, PartCodec, RequestsCodec, RowsCodec};
+use crate::job::{
+    HeadCodec, InboxCodec, JobOutput, LedgerCodec, NoticesCodec, PartCodec, RequestsCodec, RowsCodec,
+};
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +110,7 @@ pub fn history(body: &[u8]) -> bool {
         assert_eq!(same, read);
         true
     }
-    reads(&HeadCodec, body) | reads(&PartCodec, body) | reads(&RowsCodec, body)
+    reads(&HeadCodec, body) | reads(&PartCodec, body) | reads(&RowsCodec, body) | reads(&NoticesCodec, body)
 }
 
 /// `jobs/requests.json`.
@@ -170,6 +172,7 @@ fn lead(stamp: Stamp, doc: &LedgerDoc) {
         retire_ms: 60_000,
         keep_finished: 2,
         history: crate::job::history_limits(std::time::Duration::from_secs(60)),
+        notify_all: true,
     };
     let mut dispatcher = Dispatcher::new(config, Candidates::default());
     let mut store = (stamp, doc.clone(), BTreeMap::new(), 1);
@@ -267,6 +270,11 @@ fn answer(dispatcher: &mut Leading, now: Time, store: &mut Objects, out: Vec<Out
             }
             DispatchRequest::Keep(..) => DispatchAnswer::Kept(true),
             DispatchRequest::Recall(_) => DispatchAnswer::Recalled(None),
+            DispatchRequest::Notices(DocumentRequest::Read { .. }) => {
+                DispatchAnswer::Notices(DocumentAnswer::Read(Read::Absent))
+            }
+            DispatchRequest::Notices(_) => DispatchAnswer::Notices(DocumentAnswer::Written(won)),
+            DispatchRequest::Deliver(_) => DispatchAnswer::Delivered(false),
         };
         dispatcher.handle(at(now), Input::Answer(id, answer), &mut Vec::new());
     }

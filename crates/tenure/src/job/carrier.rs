@@ -2,6 +2,7 @@
 
 use super::documents::{InboxCodec, LedgerCodec};
 use super::history::{HeadCodec, PartCodec, RowsCodec, limits};
+use super::notices::NoticesCodec;
 use super::output::OutputRetention;
 use super::requests::RequestsCodec;
 use super::{Jobs, SHARDS};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
     DispatchAnswer, DispatchRequest, Epoch, Expect, HistoryRow, InboxDoc, InboxListed, Incarnation, Kept,
-    LedgerDoc, Nonce, Version, WorkerId, WriteAnswer,
+    LedgerDoc, Nonce, Notice, Version, WorkerId, WriteAnswer,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -72,6 +73,7 @@ pub(super) struct LeaderStore {
     requests: DocumentClient<RequestsCodec>,
     history: DocumentClient<HeadCodec>,
     parts: Arc<[DocumentClient<PartCodec>]>,
+    notices: DocumentClient<NoticesCodec>,
     /// When old objects were last looked for.
     looked: Arc<Mutex<Option<Instant>>>,
     outputs: Arc<OutputRetention>,
@@ -90,6 +92,7 @@ impl LeaderStore {
         let ledger = (0..SHARDS).map(|part| documents.at(keys.ledger(part), LedgerCodec)).collect();
         let requests = documents.at(keys.requests(), RequestsCodec);
         let history = documents.at(keys.history_head(), HeadCodec);
+        let notices = documents.at(keys.notices(), NoticesCodec);
         let parts = limits(place.settings.job_retention).parts;
         let parts = (0..parts).map(|part| documents.at(keys.history_part(part), PartCodec)).collect();
         LeaderStore {
@@ -101,6 +104,7 @@ impl LeaderStore {
             inboxes: Arc::default(),
             history,
             parts,
+            notices,
             looked: Arc::default(),
             outputs: Arc::new(OutputRetention::new()),
         }
@@ -141,6 +145,12 @@ impl LeaderStore {
             }
             DispatchRequest::Keep(name, kept) => DispatchAnswer::Kept(self.keep(&guard, &name, kept).await),
             DispatchRequest::Recall(name) => DispatchAnswer::Recalled(self.recall(&guard, &name).await),
+            DispatchRequest::Notices(request) => {
+                DispatchAnswer::Notices(self.notices.carry(Some(&guard), request).await)
+            }
+            DispatchRequest::Deliver(notice) => {
+                DispatchAnswer::Delivered(self.deliver(&guard, &notice).await)
+            }
         }
     }
 
@@ -159,6 +169,19 @@ impl LeaderStore {
             Some(InboxListed { worker, version, stamp: (entry.modified.0, entry.bytes) })
         });
         Some(lines.collect())
+    }
+
+    async fn deliver(&self, guard: &LeaderGuard, notice: &Notice) -> bool {
+        let sender = self.place.sender.lock().clone();
+        let Some(sender) = sender else { return false };
+        match guard.run(sender.send(notice)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(why)) => {
+                tracing::debug!(target: "tenure", notice = &*notice.id, "not delivered yet: {why}");
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     async fn recall(&self, guard: &LeaderGuard, name: &str) -> Option<Vec<Arc<HistoryRow>>> {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tenure_core::machine::Now;
 use tenure_core::{
     Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, DispatcherConfig, Epoch,
-    HistoryLimits, Incarnation, JobId, JobRecord, JobUpdate, SeriesId, SubmitAnswer,
+    HistoryLimits, Incarnation, JobId, JobRecord, JobUpdate, Notice, SeriesId, SubmitAnswer,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -79,6 +79,7 @@ enum Command {
     Submit(Vec<JobRecord>, oneshot::Sender<Vec<SubmitAnswer>>),
     Forget(Vec<(SeriesId, u64)>),
     Cancel(JobId),
+    Notify(Notice, oneshot::Sender<()>),
     Look(Look<Leading>),
 }
 
@@ -124,6 +125,7 @@ impl Handle {
                 head_rows: options.history_rows.clamp(1, 512),
                 ..limits(settings.job_retention)
             },
+            notify_all: place.sender.lock().as_ref().is_some_and(|sender| sender.wants_all()),
         };
         let (commands, inbox) = mpsc::channel(64);
         let (updates, _) = broadcast::channel(UPDATES_KEPT);
@@ -144,6 +146,7 @@ impl Handle {
             answers: HashMap::new(),
             tokens: 0,
             submitted: HashMap::new(),
+            notices: HashMap::new(),
             updates: updates.clone(),
             counters: Arc::clone(&counters),
             count,
@@ -236,6 +239,14 @@ impl Dispatcher {
         let _ = self.0.commands.send(Command::Cancel(id.clone())).await;
     }
 
+    /// Has somebody told this, by whoever [delivers notices](super::NoticeSender). Completes once it stands on the store: from then on it
+    /// is delivered, or tried for an hour, whoever leads. A notice with the id of one that was told before is not told again.
+    pub async fn notify(&self, notice: Notice) -> Result<(), Error> {
+        let (reply, stands) = oneshot::channel();
+        self.0.commands.send(Command::Notify(notice, reply)).await.map_err(|_| ended())?;
+        stands.await.map_err(|_| ended())
+    }
+
     /// Every change of a job's state from now on. Final states are in the ledger by then.
     ///
     /// Not promised: that each change is reported exactly once. What the ledger recorded right before a leader ended may
@@ -322,6 +333,8 @@ struct LeaderHost {
     /// Waiting submissions: the batch that each token belongs to, and the batches.
     answers: HashMap<u64, (u64, usize)>,
     submitted: HashMap<u64, Batch>,
+    /// Who waits until a notice stands.
+    notices: HashMap<u64, oneshot::Sender<()>>,
     tokens: u64,
     updates: broadcast::Sender<JobUpdate>,
     counters: Arc<Counters>,
@@ -344,6 +357,10 @@ impl Host<Leading> for LeaderHost {
             DispatchOutput::Update(update) => self.tell(update),
             DispatchOutput::Claimed { after_ms } => self.counters.jobs().claimed_after(after_ms),
             DispatchOutput::Changed => self.changes.send_modify(|changes| *changes += 1),
+            DispatchOutput::Noted(token) => {
+                // If the caller gave up, nobody waits any more.
+                let _ = self.notices.remove(&token).map(|waits| waits.send(()));
+            }
             DispatchOutput::Ended(_) => return ControlFlow::Break(DispatcherEnd::Superseded),
         }
         ControlFlow::Continue(())
@@ -371,6 +388,11 @@ impl Host<Leading> for LeaderHost {
         let counters = self.counters.jobs();
         counters.set_open(queued as u64, out as u64);
         counters.add(&before, &counts);
+        counters.set_notices(machine.notices() as u64);
+        if counts.undelivered > before.undelivered {
+            let dropped = counts.undelivered - before.undelivered;
+            tracing::warn!(target: "tenure", dropped, "notices of jobs were dropped: nobody took them for an hour, or too many waited");
+        }
         self.serve.send_replace(machine.assign().takers());
         if machine.is_ready() && !*self.is_ready.borrow() {
             self.is_ready.send_replace(true);
@@ -385,6 +407,11 @@ impl LeaderHost {
             Command::Look(look) => return Happening::Look(look),
             Command::Cancel(id) => DispatchCommand::Cancel(id),
             Command::Forget(series) => DispatchCommand::Forget(series),
+            Command::Notify(notice, reply) => {
+                self.tokens += 1;
+                self.notices.insert(self.tokens, reply);
+                DispatchCommand::Notify(self.tokens, notice)
+            }
             Command::Submit(records, reply) => {
                 let batch = self.tokens;
                 let count = records.len();

@@ -41,6 +41,7 @@ pub struct JobSpec {
     deadline: Option<Duration>,
     attempts: u32,
     backoff: Duration,
+    notify: bool,
 }
 
 impl JobSpec {
@@ -71,6 +72,7 @@ impl JobSpec {
             deadline: None,
             attempts: 3,
             backoff: Duration::from_secs(1),
+            notify: false,
         }
     }
 
@@ -173,6 +175,13 @@ impl JobSpec {
         self
     }
 
+    /// Whoever [delivers notices](super::NoticeSender) is told if it fails or expires. Default: only if they want to be told of
+    /// every job.
+    pub fn notify(mut self) -> JobSpec {
+        self.notify = true;
+        self
+    }
+
     /// The record for the ledger, before anything has happened to the job.
     pub fn record(&self) -> Result<JobRecord, Error> {
         self.check()
@@ -239,6 +248,7 @@ impl JobSpec {
             priority: self.priority,
             submitted_ms: since_1970(now),
             not_before_ms: self.not_before.map_or(0, since_1970),
+            notify: self.notify,
             ..JobRecord::new(job, series, kind, limits)
         })
     }

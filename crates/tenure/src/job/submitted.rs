@@ -41,6 +41,8 @@ pub(super) struct SubmittedDocument {
     submitted_at: i64,
     #[serde(default, skip_serializing_if = "is_zero")]
     not_before: i64,
+    #[serde(default, skip_serializing_if = "is_false")]
+    notify: bool,
 }
 
 /// What a job needs, or a worker has.
@@ -91,6 +93,11 @@ fn is_zero(time: &i64) -> bool {
     *time == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl SubmittedDocument {
     pub(super) fn of(job: &JobRecord) -> SubmittedDocument {
         SubmittedDocument {
@@ -111,6 +118,7 @@ impl SubmittedDocument {
             priority: job.priority,
             submitted_at: job.submitted_ms,
             not_before: job.not_before_ms,
+            notify: job.notify,
         }
     }
 
@@ -135,6 +143,7 @@ impl SubmittedDocument {
             priority: bounded("priority", self.priority, JOB_PRIORITY_MAX)?,
             submitted_ms: bounded("submittedAt", self.submitted_at, time_max)?,
             not_before_ms: bounded("notBefore", self.not_before, time_max)?,
+            notify: self.notify,
             ..JobRecord::new(name, id("series", &self.series)?, kind, limits)
         })
     }

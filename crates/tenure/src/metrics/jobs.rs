@@ -42,6 +42,12 @@ pub struct JobMetrics {
     pub output_failures: u64,
     /// Bytes of outputs that were left out, because there was too much.
     pub output_bytes_left_out: u64,
+    /// Notices waiting to be delivered, while this process dispatches.
+    pub notices_waiting: u64,
+    /// Notices delivered.
+    pub notices: u64,
+    /// Notices dropped, because too many waited or nobody took them for an hour.
+    pub notices_dropped: u64,
     /// Median time from submission to claim as the leader saw it, over the newest hundred; 0 for fewer than ten.
     pub claim_latency_p50: u64,
     /// 99th percentile of the same.
@@ -65,6 +71,9 @@ pub(crate) struct JobFigures {
     outputs: AtomicU64,
     output_failures: AtomicU64,
     output_bytes_left_out: AtomicU64,
+    notices_waiting: AtomicU64,
+    notices: AtomicU64,
+    notices_dropped: AtomicU64,
     latencies: Mutex<HeartbeatLatencies>,
 }
 
@@ -91,6 +100,12 @@ impl JobFigures {
         add(&self.late, before.late, now.late);
         add(&self.duplicates, before.duplicates, now.duplicates);
         add(&self.rejected, before.rejected, now.rejected);
+        add(&self.notices, before.delivered, now.delivered);
+        add(&self.notices_dropped, before.undelivered, now.undelivered);
+    }
+
+    pub(crate) fn set_notices(&self, waiting: u64) {
+        self.notices_waiting.store(waiting, Ordering::Relaxed);
     }
 
     /// Adds what a claimer has counted since `before`.
@@ -131,6 +146,9 @@ impl JobFigures {
             outputs: get(&self.outputs),
             output_failures: get(&self.output_failures),
             output_bytes_left_out: get(&self.output_bytes_left_out),
+            notices_waiting: get(&self.notices_waiting),
+            notices: get(&self.notices),
+            notices_dropped: get(&self.notices_dropped),
             requests: self.meter.snapshot().requests(),
             claim_latency_p50: latencies.percentile(50).unwrap_or(0),
             claim_latency_p99: latencies.percentile(99).unwrap_or(0),

@@ -25,6 +25,9 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_job_claim_latency_seconds",
     "tenure_job_duplicates_total",
     "tenure_job_late_results_total",
+    "tenure_job_notices_dropped_total",
+    "tenure_job_notices_total",
+    "tenure_job_notices_waiting",
     "tenure_job_output_failures_total",
     "tenure_job_output_left_out_bytes_total",
     "tenure_job_outputs_total",
@@ -75,7 +78,7 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 /// A figure with one sample per node: name, help, value.
 type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
 
-const COUNTERS: [Single<u64>; 23] = [
+const COUNTERS: [Single<u64>; 25] = [
     ("tenure_contention_events", "Heartbeat cycles longer than the contention threshold", |metrics| {
         metrics.contention_events
     }),
@@ -90,6 +93,10 @@ const COUNTERS: [Single<u64>; 23] = [
     }),
     ("tenure_job_late_results", "Job results that arrived too late and were not applied", |metrics| {
         metrics.jobs.late
+    }),
+    ("tenure_job_notices", "Notices of jobs delivered", |metrics| metrics.jobs.notices),
+    ("tenure_job_notices_dropped", "Notices of jobs dropped because nobody took them", |metrics| {
+        metrics.jobs.notices_dropped
     }),
     ("tenure_job_output_failures", "Times the output of a job attempt could not be written", |metrics| {
         metrics.jobs.output_failures
@@ -119,8 +126,11 @@ const COUNTERS: [Single<u64>; 23] = [
     ("tenure_worker_timeouts", "Worker timeouts this node reported", |metrics| metrics.worker_timeouts),
 ];
 
-const GAUGES: [Single<f64>; 13] = [
+const GAUGES: [Single<f64>; 14] = [
     ("tenure_epoch_number", "Epoch of the leader this node knows", |metrics| metrics.epoch as f64),
+    ("tenure_job_notices_waiting", "Notices of jobs that wait to be delivered", |metrics| {
+        metrics.jobs.notices_waiting as f64
+    }),
     ("tenure_jobs_in_flight", "Jobs assigned to workers and not finished", |metrics| {
         metrics.jobs.in_flight as f64
     }),

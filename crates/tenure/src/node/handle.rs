@@ -64,6 +64,7 @@ impl NodeHandle {
             workers: workers.clone(),
             submissions: crate::job::Submissions::default(),
             dispatching: crate::job::Dispatching::default(),
+            sender: Arc::default(),
         };
         let bulk = Arc::clone(&lanes.bulk);
         let host = WorkerHost::new(bulk, keys.clone(), settings, reporter, leadership);

@@ -279,4 +279,8 @@ pub struct DispatchCounts {
     pub duplicates: u64,
     /// Entries and objects that belong to nobody or cannot be understood.
     pub rejected: u64,
+    /// Notices that were delivered.
+    pub delivered: u64,
+    /// Notices that were dropped: too many waited, or nobody took them for an hour.
+    pub undelivered: u64,
 }
