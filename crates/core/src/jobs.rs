@@ -5,6 +5,9 @@
 //! which the leader and that worker write. Every write is conditional on the version last seen, so every transition is a
 //! compare-and-swap on everything the writer based its decision on.
 //!
+//! Every time a job is given to a worker is a *dispatch*, with a number that is never used twice. One that is withdrawn or given
+//! back before it was begun does not count as an *attempt*; people see, and limits count, only attempts.
+//!
 //! The order that keeps work whole:
 //! 1. A job is in the ledger as dispatched before it can be in an inbox, so the next leader knows where to look.
 //! 2. A worker runs only what it has claimed; an entry that the leader took out unclaimed can never be run.

@@ -323,7 +323,7 @@ impl<A: Assign> Dispatcher<A> {
 
     fn reconcile(&mut self, now: Time, worker: &WorkerId) {
         for entry in self.inboxes.entries(worker).to_vec() {
-            let (id, attempt) = entry.key();
+            let (id, dispatch) = entry.key();
             match report(self.table.get(&id), worker, &entry) {
                 Report::Nothing => {}
                 Report::Stray => self.counts.rejected += u64::from(self.ledger.blocked() == 0),
@@ -335,10 +335,10 @@ impl<A: Assign> Dispatcher<A> {
                     self.conclude(now, &id, &outcome, false, why);
                 }
                 Report::Late(kind) => {
-                    let known = !self.inboxes.note_late(worker, (id.clone(), attempt));
+                    let known = !self.inboxes.note_late(worker, (id.clone(), dispatch));
                     // Nobody speaks for a former life, and work that was not begun has no result.
                     if !known && !matches!(kind, OutcomeKind::Abandoned | OutcomeKind::Returned) {
-                        let (attempt, worker) = (entry.number, worker.clone());
+                        let (attempt, worker) = (entry.attempt, worker.clone());
                         self.record_late(now, &id, LateResult { attempt, worker, kind });
                     }
                 }
@@ -347,7 +347,7 @@ impl<A: Assign> Dispatcher<A> {
         let Some(inbox) = self.inboxes.get(worker).filter(|inbox| inbox.is_firm()) else { return };
         // Claimed entries that are missing now: somebody removed them, and nobody will report how they ended.
         let claimed = self.table.out_at(worker).map(Job::record).filter(|r| r.state != JobState::Dispatched);
-        let vanished = claimed.filter(|record| inbox.entry(&record.id, record.attempt).is_none());
+        let vanished = claimed.filter(|record| inbox.entry(&record.id, record.dispatch).is_none());
         let vanished: Vec<JobId> = vanished.map(|record| record.id.clone()).collect();
         for id in vanished {
             self.give_up(now, &id, OutcomeKind::Abandoned, "it vanished from its worker's inbox");
@@ -356,7 +356,7 @@ impl<A: Assign> Dispatcher<A> {
 
     fn claimed(&mut self, now: Time, id: &JobId, state: JobState) {
         let Some(job) = self.table.get(id).filter(|job| job.record().state.may_become(state)) else { return };
-        if job.record().state == JobState::Dispatched && job.record().attempt == 1 {
+        if job.record().state == JobState::Dispatched && job.record().dispatch == 1 {
             self.news.push(DispatchOutput::Claimed { after_ms: now.since(job.times().known_since) });
         }
         self.change(now, id, Transition::Claim(state));
@@ -622,7 +622,7 @@ fn is_retried(known: &JobRecord, asked: &JobRecord) -> bool {
 
 /// A new job begins at the beginning.
 fn unbegun(record: JobRecord) -> JobRecord {
-    JobRecord { attempt: 0, unbegun: 0, retries: 0, ..record }
+    JobRecord { dispatch: 0, unbegun: 0, retries: 0, ..record }
 }
 
 impl<A: Assign> Machine for Dispatcher<A> {

@@ -35,7 +35,7 @@ pub(super) struct Job {
     tokens: Vec<(u64, SubmitAnswer)>,
     told: Option<(JobState, u32)>,
     timer: Option<Time>,
-    /// The attempts whose results count, as far as this leader knows: found in an inbox once more, they are not late.
+    /// The dispatches whose results count, as far as this leader knows: found in an inbox once more, they are not late.
     counted: Vec<(WorkerId, u32)>,
 }
 
@@ -57,18 +57,18 @@ impl Job {
         ledger.is_confirmed(self.shard, self.revision)
     }
 
-    /// Whether this attempt at this worker is the one that counts.
-    pub(super) fn is_current(&self, worker: &WorkerId, attempt: u32) -> bool {
-        self.record.state.is_out() && self.is_last(worker, attempt)
+    /// Whether this dispatch to this worker is the one that counts.
+    pub(super) fn is_current(&self, worker: &WorkerId, dispatch: u32) -> bool {
+        self.record.state.is_out() && self.is_last(worker, dispatch)
     }
 
-    fn is_last(&self, worker: &WorkerId, attempt: u32) -> bool {
-        self.record.attempt == attempt && self.record.worker.as_ref() == Some(worker)
+    fn is_last(&self, worker: &WorkerId, dispatch: u32) -> bool {
+        self.record.dispatch == dispatch && self.record.worker.as_ref() == Some(worker)
     }
 
-    /// Whether the result of this attempt was applied.
-    pub(super) fn has_counted(&self, worker: &WorkerId, attempt: u32) -> bool {
-        self.counted.iter().any(|(by, counted)| by == worker && *counted == attempt)
+    /// Whether the result of this dispatch was applied.
+    pub(super) fn has_counted(&self, worker: &WorkerId, dispatch: u32) -> bool {
+        self.counted.iter().any(|(by, counted)| by == worker && *counted == dispatch)
     }
 
     /// Whether it can be given to a worker.
@@ -107,7 +107,7 @@ impl Job {
             AttemptEnd::Ended { result, given_up } => {
                 self.record.result = result;
                 self.record.given_up |= given_up;
-                let this = self.record.worker.clone().map(|worker| (worker, self.record.attempt));
+                let this = self.record.worker.clone().map(|worker| (worker, self.record.dispatch));
                 self.counted.extend(this.filter(|_| !given_up));
                 self.times.waits_since = now;
             }
@@ -197,7 +197,7 @@ impl Table {
         let recorded = !matches!(transition, Transition::Claim(_));
         match transition {
             Transition::Dispatch(worker) => {
-                job.record.attempt += 1;
+                job.record.dispatch += 1;
                 job.record.worker = Some(worker);
                 job.record.given_up = false;
                 job.record.began_ms = 0;
@@ -298,7 +298,7 @@ impl Table {
             if record.epoch == self.epoch {
                 self.endings = self.endings.max(record.ending);
             }
-            let told = Some((record.state, record.attempt));
+            let told = Some((record.state, record.dispatch));
             self.insert(ledger, clocks, record, told);
         }
     }
@@ -307,7 +307,7 @@ impl Table {
         self.remove(&record.id);
         let (now, not_before) = (clocks.now, clocks.at(record.not_before_ms));
         // A former leader has applied it, unless it gave the attempt up.
-        let last = record.worker.clone().map(|worker| (worker, record.attempt));
+        let last = record.worker.clone().map(|worker| (worker, record.dispatch));
         let job = Job {
             counted: last.filter(|_| !record.state.is_out() && !record.given_up).into_iter().collect(),
             shard: ledger.shard_of(&record.series),
@@ -450,7 +450,7 @@ impl Table {
     /// The job as it is now, unless that was told before.
     pub(super) fn tell(&mut self, id: &JobId) -> Option<&JobRecord> {
         let job = self.jobs.get_mut(id)?;
-        let now = Some((job.record.state, job.record.attempt));
+        let now = Some((job.record.state, job.record.dispatch));
         (std::mem::replace(&mut job.told, now) != now).then_some(&job.record)
     }
 }
@@ -532,7 +532,7 @@ mod tests {
         let transitions = vec![dispatch(), requeue(AttemptEnd::Withdrawn), dispatch()];
         let (mut table, mut ledger, id) = table(record("t1"), transitions);
         let job = table.get(&id).expect("it is there");
-        assert_eq!((job.record.attempt, job.record.begun(), job.times.waits_since), (2, 1, Time(0)));
+        assert_eq!((job.record.dispatch, job.record.begun(), job.times.waits_since), (2, 1, Time(0)));
         table.change(&mut ledger, at(4000), &id, Transition::Claim(JobState::Running));
         table.change(&mut ledger, at(5000), &id, requeue(AttemptEnd::Returned));
         let job = table.get(&id).expect("it is there");

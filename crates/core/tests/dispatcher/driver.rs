@@ -199,17 +199,17 @@ pub(crate) fn job(id: &str) -> JobRecord {
 
 /// A job as a former leader left it, out at a worker.
 pub(crate) fn out(id: &str, worker: &str, state: JobState) -> JobRecord {
-    JobRecord { state, attempt: 1, worker: Some(name(worker)), epoch: Epoch(1), ..job(id) }
+    JobRecord { state, dispatch: 1, worker: Some(name(worker)), epoch: Epoch(1), ..job(id) }
 }
 
-/// `t1/2`: the second attempt of a job.
-pub(crate) fn entry(attempt: &str, state: EntryState) -> Entry {
-    let (id, attempt) = attempt.split_once('/').expect("id/attempt");
+/// `t1/2`: the second dispatch of a job.
+pub(crate) fn entry(key: &str, state: EntryState) -> Entry {
+    let (id, dispatch) = key.split_once('/').expect("id/dispatch");
     let payload = if matches!(state, EntryState::Finished { .. }) { &b""[..] } else { b"x" };
     Entry {
         id: name(id),
-        attempt: attempt.parse().expect("a number"),
-        number: attempt.parse().expect("a number"),
+        dispatch: dispatch.parse().expect("a number"),
+        attempt: dispatch.parse().expect("a number"),
         epoch: Epoch(1),
         dispatched_at: 0,
         queue: name("default"),
@@ -235,7 +235,7 @@ pub(crate) fn inbox(entries: Vec<Entry>) -> Stored<InboxDoc> {
 }
 
 fn record_words(record: &JobRecord) -> String {
-    let at = record.worker.as_ref().map(|worker| format!(" {worker}/{}", record.attempt));
+    let at = record.worker.as_ref().map(|worker| format!(" {worker}/{}", record.dispatch));
     let cancel = if record.cancel { " to be called off" } else { "" };
     format!("{} {}{}{cancel}", record.id, record.state.as_str(), at.unwrap_or_default())
 }
@@ -247,7 +247,7 @@ fn entry_words(entry: &Entry) -> String {
         EntryState::Running { .. } => "running".to_owned(),
         EntryState::Finished { outcome } => outcome.kind.as_str().to_owned(),
     };
-    format!("{}/{} {state}{}", entry.id, entry.attempt, if entry.cancel { " called off" } else { "" })
+    format!("{}/{} {state}{}", entry.id, entry.dispatch, if entry.cancel { " called off" } else { "" })
 }
 
 fn request_words(request: &DispatchRequest) -> String {
@@ -732,8 +732,8 @@ impl Driver {
     }
 
     /// A worker says how far an attempt is.
-    pub(crate) fn says(&mut self, worker: &str, attempt: &str, state: EntryState) {
-        let new = entry(attempt, state);
+    pub(crate) fn says(&mut self, worker: &str, key: &str, state: EntryState) {
+        let new = entry(key, state);
         self.work(worker, |doc| {
             let old = doc.entries.iter_mut().find(|old| old.key() == new.key()).expect("it is there");
             (old.state, old.payload) = (new.state, new.payload);

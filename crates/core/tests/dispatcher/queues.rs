@@ -74,7 +74,7 @@ pub(crate) fn qu2_a_new_leader_counts_what_the_former_one_dispatched() {
     set(&mut driver, "mail", at_once(2));
     let at_work =
         |id: &str| JobRecord { queue: super::driver::name("mail"), ..out(id, "w2", JobState::Running) };
-    let entries = ["t1/1", "t2/1"].map(|attempt| super::driver::entry(attempt, running()));
+    let entries = ["t1/1", "t2/1"].map(|key| super::driver::entry(key, running()));
     let inbox = super::driver::inbox(entries.to_vec());
     driver.left(vec![at_work("t1"), at_work("t2"), mail("t3", 5, 1)], vec![("w2", inbox)]);
     driver.workers(1000, &["w1", "w2"]);

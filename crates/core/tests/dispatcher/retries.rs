@@ -31,11 +31,15 @@ fn qu4_a_dead_job_keeps_what_it_needs_and_is_tried_again_on_request() {
     driver.ask(vec![ask]);
     driver.pass(6000);
     let record = driver.record("t1");
-    assert_eq!((record.state, record.attempt, record.limits.attempts_max), (JobState::Queued, 1, 2));
+    assert_eq!((record.state, record.dispatch, record.limits.attempts_max), (JobState::Queued, 1, 2));
     assert!(driver.asked[&()].0.entries.is_empty(), "it is served");
     driver.assign(6000, "t1", "w2");
     driver.serve();
-    assert_eq!((driver.record("t1").attempt, driver.record("t1").begun()), (2, 2), "no number is used twice");
+    assert_eq!(
+        (driver.record("t1").dispatch, driver.record("t1").begun()),
+        (2, 2),
+        "no number is used twice"
+    );
     driver.says("w2", "t1/2", done(OutcomeKind::Failed));
     driver.pass(9000);
     assert_eq!(driver.state("t1"), JobState::Failed, "one attempt more, and no more");
@@ -66,14 +70,14 @@ fn qu4_what_the_ledger_has_forgotten_comes_back_with_its_attempts() {
     other.workers(1000, &["w1"]);
     other.serve();
     let record = other.record("t1");
-    assert_eq!((record.state, record.attempt, record.limits.attempts_max), (JobState::Queued, 1, 3));
+    assert_eq!((record.state, record.dispatch, record.limits.attempts_max), (JobState::Queued, 1, 3));
     driver.now = 4000;
 }
 
 #[test]
 fn what_is_done_or_of_a_series_is_not_tried_again() {
-    let finished = JobRecord { state: JobState::Succeeded, attempt: 1, ..job("t1") };
-    let scheduled = JobRecord { state: JobState::Failed, attempt: 1, watermark: 7, ..job("t2") };
+    let finished = JobRecord { state: JobState::Succeeded, dispatch: 1, ..job("t1") };
+    let scheduled = JobRecord { state: JobState::Failed, dispatch: 1, watermark: 7, ..job("t2") };
     let mut driver = Driver::new(DispatcherConfig { requests_ms: 1000, ..config() });
     let asks = [&finished, &scheduled].map(|record| {
         let mut record = record.clone();

@@ -73,7 +73,7 @@ pub fn inbox(body: &[u8]) -> bool {
         }
     };
     let keys: BTreeSet<(JobId, u32)> = doc.entries.iter().map(|entry| entry.key()).collect();
-    assert_eq!(keys.len(), doc.entries.len(), "an attempt stands there twice");
+    assert_eq!(keys.len(), doc.entries.len(), "a dispatch stands there twice");
     for entry in &doc.entries {
         assert!(id(entry.id.as_str().as_bytes()) && id(entry.kind.as_str().as_bytes()));
         assert!(entry.payload.len() <= JOB_PAYLOAD_MAX_BYTES);
@@ -317,9 +317,9 @@ fn work(mut stamp: Stamp, doc: &InboxDoc) {
                     Effect::Request(_, ClaimerRequest::Inbox(DocumentRequest::Remove, _)) => {
                         panic!("it removes nothing")
                     }
-                    Effect::Output(ClaimerOutput::Run { id, attempt, .. }) => {
+                    Effect::Output(ClaimerOutput::Run { id, dispatch, .. }) => {
                         let outcome = Outcome::bare(OutcomeKind::Succeeded);
-                        Input::Command(ClaimerCommand::Ended { id, attempt, outcome })
+                        Input::Command(ClaimerCommand::Ended { id, dispatch, outcome })
                     }
                     Effect::Output(ClaimerOutput::Cancel { .. } | ClaimerOutput::Drained) => continue,
                 });

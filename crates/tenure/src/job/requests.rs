@@ -1,6 +1,6 @@
 //! `jobs/requests.json`: what is asked of the leader.
 
-use super::documents::{ATTEMPT_MAX, NUMBER_MAX, bounded};
+use super::documents::{COUNT_MAX, NUMBER_MAX, bounded};
 use super::submitted::SubmittedDocument;
 use crate::documents::Codec;
 use crate::error::{Error, found};
@@ -54,7 +54,7 @@ struct AskedDocument {
 #[serde(deny_unknown_fields)]
 struct RetryDocument {
     job: SubmitDocument,
-    attempt: u32,
+    dispatch: u32,
     unbegun: u32,
     retries: u32,
 }
@@ -189,8 +189,8 @@ fn asked_document(asked: &Asked) -> AskedDocument {
         Ask::Submit(job) => row.submit = Some(SubmitDocument::of(job)),
         Ask::Cancel(id) => row.cancel = Some(id.to_string()),
         Ask::Retry(job) => {
-            let JobRecord { attempt, unbegun, retries, .. } = *job;
-            row.retry = Some(RetryDocument { job: SubmitDocument::of(job), attempt, unbegun, retries });
+            let JobRecord { dispatch, unbegun, retries, .. } = *job;
+            row.retry = Some(RetryDocument { job: SubmitDocument::of(job), dispatch, unbegun, retries });
         }
         Ask::Remove(id) => row.remove = Some(id.to_string()),
     }
@@ -203,10 +203,10 @@ fn asked(row: AskedDocument) -> Result<Asked, String> {
         (Some(submit), None, None, None) => Ask::Submit(submit.read()?),
         (None, Some(job), None, None) => Ask::Cancel(id("cancel", &job)?),
         (None, None, Some(retry), None) => {
-            let attempt = bounded("attempt", retry.attempt, ATTEMPT_MAX)?;
-            let unbegun = bounded("unbegun", retry.unbegun, ATTEMPT_MAX)?;
-            let retries = bounded("retries", retry.retries, ATTEMPT_MAX)?;
-            Ask::Retry(JobRecord { attempt, unbegun, retries, ..retry.job.read()? })
+            let dispatch = bounded("dispatch", retry.dispatch, COUNT_MAX)?;
+            let unbegun = bounded("unbegun", retry.unbegun, COUNT_MAX)?;
+            let retries = bounded("retries", retry.retries, COUNT_MAX)?;
+            Ask::Retry(JobRecord { dispatch, unbegun, retries, ..retry.job.read()? })
         }
         (None, None, None, Some(job)) => Ask::Remove(id("remove", &job)?),
         _ => return Err("it is not one of the requests that this version knows".to_owned()),

@@ -100,12 +100,12 @@ impl JobList {
                     EntryState::Acked { .. } => JobState::Acked,
                     EntryState::Running { .. } | EntryState::Finished { .. } => JobState::Running,
                 };
-                said.insert((entry.id, entry.attempt, worker.clone()), (state, entry.progress));
+                said.insert((entry.id, entry.dispatch, worker.clone()), (state, entry.progress));
             }
         }
         for job in self.jobs.iter_mut().filter(|job| job.state.is_out()) {
             let Some(worker) = job.worker.clone() else { continue };
-            if let Some((state, progress)) = said.remove(&(job.id.clone(), job.attempt, worker)) {
+            if let Some((state, progress)) = said.remove(&(job.id.clone(), job.dispatch, worker)) {
                 (job.state, job.progress) = (job.state.max(state), progress);
             }
         }

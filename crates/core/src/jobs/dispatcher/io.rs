@@ -78,7 +78,7 @@ impl Sink<'_> {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchCommand<F> {
-    /// New jobs, each with a token for its answer. The dispatcher sets state, attempt and the like.
+    /// New jobs, each with a token for its answer. The dispatcher sets state, dispatch and the like.
     Submit(Vec<(u64, JobRecord)>),
     /// These series are no longer used. Their watermarks may be forgotten, up to the given ones, once none of their jobs is
     /// left. After that, what was created in them before can be created again.
@@ -200,8 +200,9 @@ pub struct JobUpdate {
     pub id: JobId,
     pub series: SeriesId,
     pub state: JobState,
+    /// How many attempts were begun; of a late result, the attempt it belongs to.
     pub attempt: u32,
-    /// The worker of that attempt; `None` before the first.
+    /// The worker of the last dispatch, or of the late result; `None` before the first.
     pub worker: Option<WorkerId>,
     /// Why the state changed. For people.
     pub reason: Arc<str>,
@@ -217,7 +218,7 @@ impl JobUpdate {
             id: record.id.clone(),
             series: record.series.clone(),
             state: record.state,
-            attempt: record.attempt,
+            attempt: record.begun(),
             worker: record.worker.clone(),
             reason: record.reason.clone(),
             result: record.result.clone(),
