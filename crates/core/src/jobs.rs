@@ -22,7 +22,7 @@
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
 
 mod allowed_command;
-mod asked;
+
 mod assign;
 mod claimer;
 mod dispatcher;
@@ -33,14 +33,13 @@ mod inboxes;
 mod ledger;
 mod lifecycle;
 mod model;
-mod requests;
+mod orders;
 mod serves;
 mod submitter;
 mod table;
 mod workers;
 
 pub use allowed_command::AllowedCommand;
-pub use asked::{Ask, Asked, JOB_BATCHES_MAX, JOB_QUEUES_MAX, QueueSettings, RequestsDoc};
 pub use assign::{Assign, Candidates, Load, NoWorker};
 pub use claimer::{
     Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, ClaimerOutput, ClaimerRequest,
@@ -59,8 +58,9 @@ pub use model::{
     JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
     JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, Progress, job_output_folder, job_shard,
 };
+pub use orders::{BatchedOrder, JOB_BATCHES_MAX, JOB_QUEUES_MAX, Order, OrdersDoc, QueueSettings};
 pub use serves::{JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, Labels, Serves};
-pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
+pub use submitter::{OrderAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 
 use crate::document::{BackOff, Document, Op};
 use crate::machine::RequestId;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
-    Expect, HistoryHead, HistoryPart, InboxDoc, JobAnswer, Kept, LedgerDoc, NodeId, OnceRecord, ProbeAnswer,
-    RequestsDoc, Seat, SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
+    Expect, HistoryHead, HistoryPart, InboxDoc, JobAnswer, Kept, LedgerDoc, NodeId, OnceRecord, OrdersDoc,
+    ProbeAnswer, Seat, SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails, WorkerId, WriteAnswer,
 };
 
 /// The store's clock has its own origin, far from all others.
@@ -28,7 +28,7 @@ pub(crate) enum Key {
     Ledger(usize),
     Inbox(WorkerId),
     /// What is asked of the leader.
-    Requests,
+    Orders,
     /// The record of work done once for a key.
     Once(u64),
     /// The newest jobs of the history.
@@ -52,7 +52,7 @@ impl Key {
             Key::Presence(_) => Some(Folder::Presences),
             Key::Worker(_) => Some(Folder::Workers),
             Key::Inbox(_) => Some(Folder::Inboxes),
-            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Once(_) => None,
+            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Orders | Key::Once(_) => None,
             Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) => None,
         }
     }
@@ -68,7 +68,7 @@ pub(crate) enum Value {
     Snapshot(Stamp, Arc<Snapshot>),
     Ledger(Stamp, LedgerDoc),
     Inbox(Stamp, InboxDoc),
-    Requests(Stamp, RequestsDoc),
+    Orders(Stamp, OrdersDoc),
     Once(Stamp, OnceRecord),
     HistoryHead(Stamp, HistoryHead),
     HistoryPart(Stamp, HistoryPart),
@@ -100,7 +100,7 @@ shown_as! {
     snapshot: Snapshot => Arc<Snapshot>;
     ledger: Ledger => LedgerDoc;
     inbox: Inbox => InboxDoc;
-    requests: Requests => RequestsDoc;
+    orders: Orders => OrdersDoc;
     history_head: HistoryHead => HistoryHead;
     history_part: HistoryPart => HistoryPart;
     once: Once => OnceRecord;

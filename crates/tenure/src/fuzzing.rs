@@ -8,7 +8,7 @@ mod jobs;
 #[cfg(test)]
 mod tests;
 
-pub use jobs::{history, inbox, ledger, output, requests};
+pub use jobs::{history, inbox, ledger, orders, output};
 
 use crate::documents::{Codec, Fields};
 use crate::keys::Keys;

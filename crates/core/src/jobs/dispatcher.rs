@@ -18,14 +18,13 @@ pub use io::{
 };
 pub(super) use io::{Sink, View};
 
-use super::asked::{Ask, RequestsDoc};
 use super::assign::Assign;
 use super::history::{History, HistoryNews};
 use super::inboxes::{InboxNews, Inboxes, Report, report};
 use super::ledger::{Ledger, LedgerNews};
 use super::lifecycle::{AtWorker, Judgement, conclude, due_at, judge};
 use super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind};
-use super::requests::{Requests, RequestsNews};
+use super::orders::{Order, Orders, OrdersDoc, OrdersNews};
 use super::table::{AttemptEnd, Class, Clocks, Job, Table, Transition};
 use super::workers::Workers;
 use crate::document::{DocumentAnswer, State, Writer};
@@ -44,7 +43,7 @@ pub struct Dispatcher<A> {
     ledger: Ledger,
     inboxes: Inboxes,
     workers: Workers,
-    asked: Requests,
+    orders: Orders,
     history: History,
     /// Jobs to cancel once it is known which endings are recorded.
     cancels: Vec<JobId>,
@@ -76,7 +75,7 @@ impl<A: Assign> Dispatcher<A> {
             ledger: Ledger::new(writer, config.shards),
             inboxes: Inboxes::new(writer, &config),
             workers: Workers::default(),
-            asked: Requests::new(writer),
+            orders: Orders::new(writer),
             history: History::new(writer, config.incarnation, &config.history),
             cancels: Vec::new(),
             changes: None,
@@ -231,7 +230,7 @@ impl<A: Assign> Dispatcher<A> {
                     self.note_gone(now);
                 }
             }
-            DispatchAnswer::Requests(answer) => self.on_requests(now, id, answer),
+            DispatchAnswer::Orders(answer) => self.on_orders(now, id, answer),
             DispatchAnswer::HistoryHead(answer) => {
                 let news = self.history.answered_head(now, id, answer);
                 self.table.skip_endings(self.history.last_ending(self.config.epoch));
@@ -285,18 +284,18 @@ impl<A: Assign> Dispatcher<A> {
         }
     }
 
-    fn on_requests(&mut self, now: Time, id: RequestId, answer: DocumentAnswer<RequestsDoc>) {
-        let known = self.asked.is_known();
-        let news = self.asked.answered(now, &self.config, id, answer);
+    fn on_orders(&mut self, now: Time, id: RequestId, answer: DocumentAnswer<OrdersDoc>) {
+        let known = self.orders.is_known();
+        let news = self.orders.answered(now, &self.config, id, answer);
         // A queue may have been resumed, or it is known for the first time that it is not paused.
-        self.table.news.retry |= news != RequestsNews::Nothing || known != self.asked.is_known();
+        self.table.news.retry |= news != OrdersNews::Nothing || known != self.orders.is_known();
         match news {
-            RequestsNews::Nothing => return,
-            RequestsNews::Read => {}
-            RequestsNews::Unreadable => self.counts.rejected += 1,
-            RequestsNews::Superseded => self.ended = true,
+            OrdersNews::Nothing => return,
+            OrdersNews::Read => {}
+            OrdersNews::Unreadable => self.counts.rejected += 1,
+            OrdersNews::Superseded => self.ended = true,
         }
-        let changes = Some(self.asked.changes());
+        let changes = Some(self.orders.changes());
         // The first look tells nothing: whoever has just begun looks at everything anyway.
         if std::mem::replace(&mut self.changes, changes).is_some_and(|before| Some(before) != changes) {
             self.news.push(DispatchOutput::Changed);
@@ -391,11 +390,11 @@ impl<A: Assign> Dispatcher<A> {
             let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
             changed.iter().for_each(|id| self.retime(now, id));
         }
-        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, requests, .. } = self;
+        let Dispatcher { config, table, ledger, inboxes, workers, orders, history, requests, .. } = self;
         inboxes.mark(std::mem::take(&mut table.news.inboxes));
         let (view, sink) = (View { now, wall_ms, config, table, workers }, &mut Sink { requests, out });
         ledger.send(&view, sink);
-        asked.send(now, |ask| is_served(table, ledger, ask), sink);
+        orders.send(now, |order| is_served(table, ledger, order), sink);
         // A shard that cannot be read may hold endings of former epochs.
         let from = if ledger.blocked() == 0 { Epoch(0) } else { config.epoch };
         let from = ledger.is_adopted().then_some(from);
@@ -420,9 +419,9 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Finished jobs leave the ledger when there are many of them, and when somebody asks for it.
     fn forget_finished(&mut self, now: Time) {
-        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, wall_ms, .. } = self;
+        let Dispatcher { config, table, ledger, inboxes, workers, orders, history, wall_ms, .. } = self;
         let view = View { now, wall_ms: *wall_ms, config, table, workers };
-        let forgotten = ledger.forget_finished(&view, inboxes, asked, history);
+        let forgotten = ledger.forget_finished(&view, inboxes, orders, history);
         if !forgotten.is_empty() {
             forgotten.iter().for_each(|id| self.table.remove(id));
             self.inboxes.ledger_changed();
@@ -446,17 +445,17 @@ impl<A: Assign> Dispatcher<A> {
         }
     }
 
-    /// Does what is asked for in the document of requests. What there is no room for waits there.
+    /// Does what is asked for in the document of orders. What there is no room for waits there.
     fn serve(&mut self, now: Time) {
         if self.may_end_jobs() {
             std::mem::take(&mut self.cancels).iter().for_each(|id| self.cancel(now, id));
         }
-        for asked in self.asked.entries().to_vec() {
-            match asked.ask {
-                Ask::Submit(record) => self.create_once(now, unbegun(record)),
-                Ask::Retry(job) => match self.table.get(&job.id).map(Job::record) {
+        for entry in self.orders.entries().to_vec() {
+            match entry.order {
+                Order::Submit(record) => self.create_once(now, unbegun(record)),
+                Order::Retry(job) => match self.table.get(&job.id).map(Job::record) {
                     None => self.create_once(now, job),
-                    // A request that is found twice is served once.
+                    // An order that is found twice is served once.
                     Some(known) if known.may_be_retried() && !is_retried(known, &job) => {
                         let (attempts_max, retries) = (job.limits.attempts_max, job.retries);
                         self.change(now, &job.id, Transition::Retry { attempts_max, retries });
@@ -464,9 +463,9 @@ impl<A: Assign> Dispatcher<A> {
                     Some(_) => {}
                 },
                 // A job that is asked for and called off in the same document is found here, too.
-                Ask::Cancel(id) if self.may_end_jobs() => self.cancel(now, &id),
+                Order::Cancel(id) if self.may_end_jobs() => self.cancel(now, &id),
                 // What is to be removed is forgotten once nothing needs it.
-                Ask::Cancel(_) | Ask::Remove(_) => {}
+                Order::Cancel(_) | Order::Remove(_) => {}
             }
         }
     }
@@ -594,24 +593,24 @@ impl<A: Assign> Dispatcher<A> {
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);
         let history = self.history.due_at(now, &self.config.history);
-        let others = [self.inboxes.due_at(now), self.table.due_at(now), self.asked.due_at(now)];
+        let others = [self.inboxes.due_at(now), self.table.due_at(now), self.orders.due_at(now)];
         [retry, ledger, history].into_iter().chain(others).flatten().min()
     }
 }
 
 /// Whether the ledger on the store shows what was asked for.
-fn is_served(table: &Table, ledger: &Ledger, ask: &Ask) -> bool {
-    let job = table.get(ask.job());
-    let confirmed = job.is_some_and(|job| job.is_confirmed(ledger)) || Mutant::JobAskedTakenEarly.on();
-    match (ask, job) {
-        (Ask::Submit(_), job) => job.is_some() && confirmed,
-        (Ask::Retry(_), None) => false,
-        (Ask::Retry(asked), Some(job)) => {
+fn is_served(table: &Table, ledger: &Ledger, order: &Order) -> bool {
+    let job = table.get(order.job());
+    let confirmed = job.is_some_and(|job| job.is_confirmed(ledger)) || Mutant::JobOrderTakenEarly.on();
+    match (order, job) {
+        (Order::Submit(_), job) => job.is_some() && confirmed,
+        (Order::Retry(_), None) => false,
+        (Order::Retry(asked), Some(job)) => {
             confirmed && (is_retried(job.record(), asked) || !job.record().may_be_retried())
         }
-        (Ask::Cancel(_) | Ask::Remove(_), None) => ledger.is_adopted(),
-        (Ask::Remove(_), Some(job)) => !job.record().state.is_final(),
-        (Ask::Cancel(_), Some(job)) => confirmed && (job.record().cancel || job.record().state.is_final()),
+        (Order::Cancel(_) | Order::Remove(_), None) => ledger.is_adopted(),
+        (Order::Remove(_), Some(job)) => !job.record().state.is_final(),
+        (Order::Cancel(_), Some(job)) => confirmed && (job.record().cancel || job.record().state.is_final()),
     }
 }
 

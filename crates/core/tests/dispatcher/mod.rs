@@ -8,8 +8,8 @@ pub(crate) mod judging;
 mod leaving;
 mod ledger;
 pub(crate) mod looks;
+pub(crate) mod orders;
 pub(crate) mod queues;
-pub(crate) mod requests;
 pub(crate) mod retries;
 pub(crate) mod serving;
 

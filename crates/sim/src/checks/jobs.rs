@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Ask, EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time,
+    EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Order, Time,
 };
 use tenure_core::{JobId, SeriesId, WorkerId};
 
@@ -88,22 +88,22 @@ impl JobChecks {
     }
 
     /// Somebody asks for this, and it may come about.
-    pub(crate) fn asks(&mut self, ask: &Ask) {
-        if let Ask::Retry(job) = ask {
+    pub(crate) fn ordered(&mut self, order: &Order) {
+        if let Order::Retry(job) = order {
             self.retries.entry(job.id.clone()).or_default().insert(job.retries);
         }
     }
 
     /// Somebody was told that this will come about.
-    pub(crate) fn promise(&mut self, ask: &Ask) {
-        match ask {
-            Ask::Submit(job) => {
+    pub(crate) fn promise(&mut self, order: &Order) {
+        match order {
+            Order::Submit(job) => {
                 self.promised.insert(job.id.clone());
             }
-            Ask::Retry(job) => {
+            Order::Retry(job) => {
                 self.promised_retries.insert(job.id.clone(), job.retries);
             }
-            Ask::Cancel(_) | Ask::Remove(_) => {}
+            Order::Cancel(_) | Order::Remove(_) => {}
         }
     }
 

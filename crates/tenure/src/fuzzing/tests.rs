@@ -18,7 +18,7 @@ const CHECKS: [(&str, Check); 12] = [
     ("snapshot", snapshot),
     ("ledger", ledger),
     ("inbox", inbox),
-    ("requests", requests),
+    ("orders", orders),
     ("history", history),
     ("output", output),
     ("presence", presence),

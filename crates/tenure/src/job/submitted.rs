@@ -1,4 +1,4 @@
-//! The fields of a job that its submission decides, in the ledger as in the requests.
+//! The fields of a job that its submission decides, in the ledger as in an order.
 
 use super::blob::Blob;
 use super::documents::{NUMBER_MAX, bounded, bytes};

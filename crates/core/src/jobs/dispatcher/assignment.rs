@@ -97,7 +97,7 @@ impl<A: Assign> Dispatcher<A> {
 
     /// The reason if nothing more of this queue may be given to a worker.
     fn queue_has_room(&self, queue: &QueueName) -> Result<(), String> {
-        let Some(settings) = self.asked.settings(queue) else {
+        let Some(settings) = self.orders.settings(queue) else {
             return Err("what is set for its queue is not known".to_owned());
         };
         let mut out = self.table.index().out_of.get(queue).copied().unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Parameters, commands, requests and outputs of the dispatcher.
 
-use super::super::asked::RequestsDoc;
 use super::super::history::{HistoryHead, HistoryLimits, HistoryPart, HistoryRow, Kept};
 use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind};
+use super::super::orders::OrdersDoc;
 use super::super::table::Table;
 use super::super::workers::Workers;
 use crate::document::{DocumentAnswer, DocumentRequest, Op};
@@ -27,7 +27,7 @@ pub struct DispatcherConfig {
     /// How often it looks while nothing changes.
     pub slow_ms: u64,
     /// How often it looks whether anything is asked of it while nothing is; half of `fast_ms` while something is.
-    pub requests_ms: u64,
+    pub orders_ms: u64,
     /// How long an entry may stay unclaimed before it is withdrawn.
     pub claim_timeout_ms: u64,
     /// How much longer than the timeout it waits for a running attempt, so that the worker reports first.
@@ -131,7 +131,7 @@ pub enum DispatchRequest {
     Inbox(WorkerId, DocumentRequest<InboxDoc>),
     ListInboxes,
     /// For what is asked of the leader.
-    Requests(DocumentRequest<RequestsDoc>),
+    Orders(DocumentRequest<OrdersDoc>),
     /// For the newest jobs of the history.
     HistoryHead(DocumentRequest<HistoryHead>),
     /// For a part of the history.
@@ -148,7 +148,7 @@ pub enum DispatchAnswer {
     Inbox(WorkerId, DocumentAnswer<InboxDoc>),
     /// The inboxes; `None` if listing failed.
     Listed(Option<Vec<InboxListed>>),
-    Requests(DocumentAnswer<RequestsDoc>),
+    Orders(DocumentAnswer<OrdersDoc>),
     HistoryHead(DocumentAnswer<HistoryHead>),
     HistoryPart(usize, DocumentAnswer<HistoryPart>),
     /// Whether the object stands; `false` if nobody knows.
@@ -167,7 +167,7 @@ impl Request for DispatchRequest {
                 DispatchAnswer::Inbox(worker.clone(), request.unanswered())
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(None),
-            DispatchRequest::Requests(request) => DispatchAnswer::Requests(request.unanswered()),
+            DispatchRequest::Orders(request) => DispatchAnswer::Orders(request.unanswered()),
             DispatchRequest::HistoryHead(request) => DispatchAnswer::HistoryHead(request.unanswered()),
             DispatchRequest::HistoryPart(part, request) => {
                 DispatchAnswer::HistoryPart(*part, request.unanswered())

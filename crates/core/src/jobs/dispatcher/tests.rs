@@ -23,7 +23,7 @@ struct World {
     asked: Vec<(RequestId, DispatchRequest)>,
     ledgers: BTreeMap<usize, Object<LedgerDoc>>,
     inboxes: BTreeMap<WorkerId, Object<InboxDoc>>,
-    requests: BTreeMap<(), Object<RequestsDoc>>,
+    requests: BTreeMap<(), Object<OrdersDoc>>,
     head: BTreeMap<(), Object<HistoryHead>>,
     parts: BTreeMap<usize, Object<HistoryPart>>,
     kept: BTreeMap<Arc<str>, Kept>,
@@ -89,8 +89,8 @@ impl World {
                 };
                 DispatchAnswer::Listed((luck.0 > 0).then(|| self.inboxes.iter().map(line).collect()))
             }
-            DispatchRequest::Requests(request) => {
-                DispatchAnswer::Requests(serve(&mut self.requests, (), luck, request))
+            DispatchRequest::Orders(request) => {
+                DispatchAnswer::Orders(serve(&mut self.requests, (), luck, request))
             }
             DispatchRequest::HistoryHead(request) => {
                 DispatchAnswer::HistoryHead(serve(&mut self.head, (), luck, request))
