@@ -399,12 +399,12 @@ impl Claimer {
         }
     }
 
-    fn is_waiting(&self) -> bool {
+    fn awaits_answer(&self) -> bool {
         self.document.is_busy() || self.confirming.is_some()
     }
 
     fn advance(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
-        if self.is_waiting() {
+        if self.awaits_answer() {
             return;
         }
         let me = self.config.incarnation;
@@ -474,17 +474,17 @@ impl Machine for Claimer {
             return None;
         }
         let Some(now) = self.now else { return Some(Time(0)) };
-        let waiting = self.is_waiting();
+        let awaits_answer = self.awaits_answer();
         let runs = self.runs.values().filter_map(|run| match run.phase {
             Phase::Running { since } => Some(since + run.timeout_ms),
-            Phase::Done { since, .. } if !waiting => Some(since + self.config.linger_ms),
+            Phase::Done { since, .. } if !awaits_answer => Some(since + self.config.linger_ms),
             Phase::Waiting | Phase::Done { .. } => None,
         });
         let pause = self.document.due().max(self.confirm_at);
         let look = if self.document.must_read() { pause } else { self.poll_at.max(pause) };
         let progress = self.progress_due.map(|at| at.max(pause));
         // Results that could not be written wait for the end of the pause as well.
-        let own = [Some(look), Some(pause), progress].into_iter().flatten().filter(|_| !waiting);
+        let own = [Some(look), Some(pause), progress].into_iter().flatten().filter(|_| !awaits_answer);
         runs.chain(own).filter(|at| *at > now).min()
     }
 }

@@ -50,7 +50,7 @@ pub struct Dispatcher<A> {
     /// As last told.
     changes: Option<u64>,
     /// Submissions to shards that this leader does not own yet.
-    waiting: Vec<(u64, JobRecord)>,
+    unadmitted: Vec<(u64, JobRecord)>,
     /// Why the jobs of a class wait, as they were told.
     reasons: BTreeMap<Class, String>,
     /// Nobody looks for workers before this time.
@@ -80,7 +80,7 @@ impl<A: Assign> Dispatcher<A> {
             cancels: Vec::new(),
             changes: None,
             config,
-            waiting: Vec::new(),
+            unadmitted: Vec::new(),
             reasons: BTreeMap::new(),
             retry_at: Time(0),
             now: Time(0),
@@ -162,7 +162,7 @@ impl<A: Assign> Dispatcher<A> {
         match command {
             DispatchCommand::Submit(records) => {
                 self.table.news.retry = true;
-                self.waiting.extend(records);
+                self.unadmitted.extend(records);
             }
             DispatchCommand::Forget(series) => {
                 for (name, upto) in series {
@@ -430,11 +430,11 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Admits submissions whose shard this leader owns.
     fn admit(&mut self, now: Time, out: &mut Effects) {
-        for (token, record) in std::mem::take(&mut self.waiting) {
+        for (token, record) in std::mem::take(&mut self.unadmitted) {
             let shard = self.ledger.shard_of(&record.series);
             let answer = match self.ledger.state(shard) {
                 State::Unread | State::Found => {
-                    self.waiting.push((token, record));
+                    self.unadmitted.push((token, record));
                     continue;
                 }
                 State::Blocked => Some(SubmitAnswer::Blocked),
@@ -575,7 +575,7 @@ impl<A: Assign> Dispatcher<A> {
 
     fn end(&mut self, out: &mut Effects) {
         let mut tokens: Vec<u64> =
-            std::mem::take(&mut self.waiting).into_iter().map(|(token, _)| token).collect();
+            std::mem::take(&mut self.unadmitted).into_iter().map(|(token, _)| token).collect();
         let ids: Vec<JobId> = self.jobs().map(|record| record.id.clone()).collect();
         for id in ids {
             tokens.extend(self.table.take_tokens(&id).into_iter().map(|(token, _)| token));
@@ -588,7 +588,7 @@ impl<A: Assign> Dispatcher<A> {
     /// When something is due by time alone. Whatever was due earlier is done, or waits for something else.
     fn due_at(&self) -> Option<Time> {
         let now = self.now;
-        let retries = self.table.news.retry && !self.table.waiting().is_empty();
+        let retries = self.table.news.retry && !self.table.ready().is_empty();
         let retry = (retries && self.retry_at > now).then_some(self.retry_at);
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);
@@ -635,7 +635,7 @@ impl<A: Assign> Machine for Dispatcher<A> {
         match input {
             Input::Wake => self.advance(now.at, now.wall_ms, out),
             // Submissions are still answered when it has ended.
-            Input::Command(DispatchCommand::Submit(records)) if self.ended => self.waiting.extend(records),
+            Input::Command(DispatchCommand::Submit(records)) if self.ended => self.unadmitted.extend(records),
             Input::Command(_) | Input::Answer(..) if self.ended => {}
             Input::Command(command) => self.command(now.at, command),
             Input::Answer(id, answer) => self.answer(now.at, id, answer),

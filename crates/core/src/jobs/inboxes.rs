@@ -322,7 +322,7 @@ impl Inboxes {
         let is_missing = |worker: &WorkerId| self.get(worker).and_then(Inbox::serves).is_none();
         let missing = self.seeks < SEEKS && view.workers.active().any(is_missing);
         self.seek_at = None;
-        if missing || (self.wanting && !view.table.waiting().is_empty()) {
+        if missing || (self.wanting && !view.table.ready().is_empty()) {
             self.seek_at = Some(view.now + SEEK.pause_ms(self.seeks));
             self.seeks = self.seeks.saturating_add(1);
             self.send_list(view.now, sink);

@@ -166,9 +166,9 @@ impl Table {
         self.index.out.get(worker).map_or(0, BTreeSet::len)
     }
 
-    /// The jobs of each class that wait for a worker, in their order.
-    pub(super) fn waiting(&self) -> &BTreeMap<Class, BTreeSet<Place>> {
-        &self.index.waiting
+    /// The jobs of each class that can be given to a worker, in their order.
+    pub(super) fn ready(&self) -> &BTreeMap<Class, BTreeSet<Place>> {
+        &self.index.ready
     }
 
     /// The next time after now at which a job has to be judged.

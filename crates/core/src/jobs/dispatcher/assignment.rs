@@ -27,11 +27,11 @@ impl<A: Assign> Dispatcher<A> {
         let first = |(class, places): (&Class, &std::collections::BTreeSet<Place>)| {
             places.first().map(|place| (place.clone(), class.clone()))
         };
-        let mut heads: BTreeMap<Place, Class> = self.table.waiting().iter().filter_map(first).collect();
+        let mut heads: BTreeMap<Place, Class> = self.table.ready().iter().filter_map(first).collect();
         let (mut vain, mut wanting) = (0, false);
         while let Some((place, class)) = heads.pop_first() {
             match self.assign_one(now, &place.2, &class) {
-                Ok(()) => heads.extend(self.table.waiting().get_key_value(&class).and_then(first)),
+                Ok(()) => heads.extend(self.table.ready().get_key_value(&class).and_then(first)),
                 Err(NoWorker { reason, later }) => {
                     vain += 1;
                     wanting |= !later;
@@ -39,8 +39,8 @@ impl<A: Assign> Dispatcher<A> {
                 }
             }
         }
-        let waiting = self.table.waiting();
-        self.reasons.retain(|class, _| waiting.contains_key(class));
+        let ready = self.table.ready();
+        self.reasons.retain(|class, _| ready.contains_key(class));
         self.inboxes.want(now, wanting && self.assign.goes_by_inboxes());
         // Many classes and many workers take their time to compare.
         self.retry_at = now + (vain / 8).min(self.config.fast_ms / 2);
@@ -116,7 +116,7 @@ impl<A: Assign> Dispatcher<A> {
     fn explain(&mut self, now: Time, class: Class, reason: &str, fresh: &mut BTreeMap<Class, Vec<JobId>>) {
         let untold = fresh.remove(&class).unwrap_or_default();
         let is_new = self.reasons.get(&class).is_none_or(|told| told != reason);
-        let ids = match self.table.waiting().get(&class).filter(|_| is_new) {
+        let ids = match self.table.ready().get(&class).filter(|_| is_new) {
             Some(places) => places.iter().map(|place| place.2.clone()).collect(),
             None => untold,
         };

@@ -65,8 +65,8 @@ pub(in crate::jobs) struct Index {
     /// How many of each queue are out.
     pub(in crate::jobs) out_of: BTreeMap<QueueName, u32>,
     pub(in crate::jobs) queued: usize,
-    /// Those of them that are not in a pause.
-    pub(in crate::jobs) waiting: BTreeMap<Class, BTreeSet<Place>>,
+    /// Those of the queued ones that are not in a pause.
+    pub(in crate::jobs) ready: BTreeMap<Class, BTreeSet<Place>>,
     pub(in crate::jobs) timers: BTreeSet<(Time, JobId)>,
 }
 
@@ -85,7 +85,7 @@ impl Index {
         shard.finished += usize::from(record.state.is_final());
         self.queued += usize::from(record.state == JobState::Queued);
         if job.is_ready() {
-            self.waiting.entry(Class::of(record)).or_default().insert(Place::of(record));
+            self.ready.entry(Class::of(record)).or_default().insert(Place::of(record));
         }
         if let Some(worker) = job.out_at() {
             *self.out_of.entry(record.queue.clone()).or_default() += 1;
@@ -105,10 +105,10 @@ impl Index {
         self.queued -= usize::from(record.state == JobState::Queued);
         if job.is_ready() {
             let class = Class::of(record);
-            if let Some(places) = self.waiting.get_mut(&class) {
+            if let Some(places) = self.ready.get_mut(&class) {
                 places.remove(&Place::of(record));
                 if places.is_empty() {
-                    self.waiting.remove(&class);
+                    self.ready.remove(&class);
                 }
             }
         }
