@@ -47,8 +47,8 @@ pub struct Dispatcher<A> {
     history: History,
     /// Jobs to cancel once it is known which endings are recorded.
     cancels: Vec<JobId>,
-    /// As last told.
-    changes: Option<u64>,
+    /// The count of changes elsewhere, as it was last told.
+    changes_told: Option<u64>,
     /// Submissions to shards that this leader does not own yet.
     unadmitted: Vec<(u64, JobRecord)>,
     /// Why the jobs of a class wait, as they were told.
@@ -60,8 +60,7 @@ pub struct Dispatcher<A> {
     wall_ms: i64,
     unsettled: bool,
     requests: u64,
-    /// Not told yet.
-    news: Vec<DispatchOutput>,
+    untold_outputs: Vec<DispatchOutput>,
     counts: DispatchCounts,
     ended: bool,
 }
@@ -78,7 +77,7 @@ impl<A: Assign> Dispatcher<A> {
             orders: Orders::new(writer),
             history: History::new(writer, config.incarnation, &config.history),
             cancels: Vec::new(),
-            changes: None,
+            changes_told: None,
             config,
             unadmitted: Vec::new(),
             reasons: BTreeMap::new(),
@@ -87,7 +86,7 @@ impl<A: Assign> Dispatcher<A> {
             wall_ms: 0,
             unsettled: true,
             requests: 0,
-            news: Vec::new(),
+            untold_outputs: Vec::new(),
             counts: DispatchCounts::default(),
             ended: false,
         }
@@ -161,7 +160,7 @@ impl<A: Assign> Dispatcher<A> {
     fn command(&mut self, now: Time, command: DispatchCommand<A::Facts>) {
         match command {
             DispatchCommand::Submit(records) => {
-                self.table.news.retry = true;
+                self.table.changes.retry = true;
                 self.unadmitted.extend(records);
             }
             DispatchCommand::Forget(series) => {
@@ -173,7 +172,7 @@ impl<A: Assign> Dispatcher<A> {
             DispatchCommand::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
             DispatchCommand::Facts(facts) => {
                 self.assign.learn(facts);
-                self.table.news.retry = true;
+                self.table.changes.retry = true;
                 self.retry_at = now;
             }
         }
@@ -194,13 +193,13 @@ impl<A: Assign> Dispatcher<A> {
     }
 
     fn on_workers(&mut self, now: Time, list: BTreeMap<WorkerId, bool>, listed: bool, whole: bool) {
-        self.table.news.loads.extend(list.keys().cloned());
+        self.table.changes.loads.extend(list.keys().cloned());
         let before = self.workers.report(list, listed, whole);
         let is_new = |worker: &WorkerId| before.get(worker) != Some(&true);
         if self.assign.goes_by_inboxes() && self.workers.active().any(is_new) {
             self.inboxes.seek(now);
         }
-        self.table.news.loads.extend(before.into_keys());
+        self.table.changes.loads.extend(before.into_keys());
         self.workers.forget_gone(|worker| self.inboxes.get(worker).is_some());
         self.note_gone(now);
     }
@@ -215,7 +214,7 @@ impl<A: Assign> Dispatcher<A> {
             self.inboxes.mark([worker]);
         }
         self.inboxes.note_unheard_of(now, &self.workers);
-        self.table.news.retry = true;
+        self.table.changes.retry = true;
     }
 
     // ---- answers ----
@@ -288,7 +287,7 @@ impl<A: Assign> Dispatcher<A> {
         let known = self.orders.is_known();
         let news = self.orders.answered(now, &self.config, id, answer);
         // A queue may have been resumed, or it is known for the first time that it is not paused.
-        self.table.news.retry |= news != OrdersNews::Nothing || known != self.orders.is_known();
+        self.table.changes.retry |= news != OrdersNews::Nothing || known != self.orders.is_known();
         match news {
             OrdersNews::Nothing => return,
             OrdersNews::Read => {}
@@ -297,8 +296,8 @@ impl<A: Assign> Dispatcher<A> {
         }
         let changes = Some(self.orders.changes());
         // The first look tells nothing: whoever has just begun looks at everything anyway.
-        if std::mem::replace(&mut self.changes, changes).is_some_and(|before| Some(before) != changes) {
-            self.news.push(DispatchOutput::Changed);
+        if std::mem::replace(&mut self.changes_told, changes).is_some_and(|before| Some(before) != changes) {
+            self.untold_outputs.push(DispatchOutput::Changed);
         }
     }
 
@@ -315,8 +314,8 @@ impl<A: Assign> Dispatcher<A> {
             Some(InboxNews::Unreadable) => self.counts.rejected += 1,
             Some(InboxNews::Superseded) => self.ended = true,
         }
-        self.table.news.loads.insert(worker.clone());
-        self.table.news.retry = true;
+        self.table.changes.loads.insert(worker.clone());
+        self.table.changes.retry = true;
         self.table.judge_again(worker);
     }
 
@@ -356,7 +355,8 @@ impl<A: Assign> Dispatcher<A> {
     fn claimed(&mut self, now: Time, id: &JobId, state: JobState) {
         let Some(job) = self.table.get(id).filter(|job| job.record().state.may_become(state)) else { return };
         if job.record().state == JobState::Dispatched && job.record().dispatch == 1 {
-            self.news.push(DispatchOutput::Claimed { after_ms: now.since(job.times().known_since) });
+            self.untold_outputs
+                .push(DispatchOutput::Claimed { after_ms: now.since(job.times().known_since) });
         }
         self.change(now, id, Transition::Claim(state));
     }
@@ -370,7 +370,7 @@ impl<A: Assign> Dispatcher<A> {
             self.change(now, id, Transition::Requeue { attempt, pause_ms: 0, reason });
         }
         let Some(job) = self.table.get(id) else { return };
-        self.news.push(DispatchOutput::Update(JobUpdate::late(job.record(), &late)));
+        self.untold_outputs.push(DispatchOutput::Update(JobUpdate::late(job.record(), &late)));
         self.table.record_late(&mut self.ledger, id, late);
     }
 
@@ -387,11 +387,11 @@ impl<A: Assign> Dispatcher<A> {
             self.judge(now);
             self.tell_loads();
             self.assign_waiting(now);
-            let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
+            let changed: Vec<JobId> = self.table.changes.unjudged.iter().cloned().collect();
             changed.iter().for_each(|id| self.retime(now, id));
         }
         let Dispatcher { config, table, ledger, inboxes, workers, orders, history, requests, .. } = self;
-        inboxes.mark(std::mem::take(&mut table.news.inboxes));
+        inboxes.mark(std::mem::take(&mut table.changes.inboxes));
         let (view, sink) = (View { now, wall_ms, config, table, workers }, &mut Sink { requests, out });
         ledger.send(&view, sink);
         orders.send(now, |order| is_served(table, ledger, order), sink);
@@ -556,21 +556,22 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Reports what is in the ledger and what was seen in inboxes.
     fn tell(&mut self, out: &mut Effects) {
-        for id in std::mem::take(&mut self.table.news.untold) {
+        for id in std::mem::take(&mut self.table.changes.untold) {
             let Some(job) = self.table.get(&id) else { continue };
             // Unconfirmed changes come back here once they are confirmed.
             let confirmed = job.is_confirmed(&self.ledger);
             let seen = matches!(job.record().state, JobState::Acked | JobState::Running);
             if confirmed {
                 let answers = self.table.take_tokens(&id).into_iter();
-                self.news.extend(answers.map(|(token, answer)| DispatchOutput::Answered(token, answer)));
+                self.untold_outputs
+                    .extend(answers.map(|(token, answer)| DispatchOutput::Answered(token, answer)));
             }
             if let Some(record) = (confirmed || seen).then(|| self.table.tell(&id)).flatten() {
                 self.counts.finished += u64::from(record.state.is_final());
-                self.news.push(DispatchOutput::Update(JobUpdate::of(record)));
+                self.untold_outputs.push(DispatchOutput::Update(JobUpdate::of(record)));
             }
         }
-        out.extend(self.news.drain(..).map(Effect::Output));
+        out.extend(self.untold_outputs.drain(..).map(Effect::Output));
     }
 
     fn end(&mut self, out: &mut Effects) {
@@ -588,7 +589,7 @@ impl<A: Assign> Dispatcher<A> {
     /// When something is due by time alone. Whatever was due earlier is done, or waits for something else.
     fn due_at(&self) -> Option<Time> {
         let now = self.now;
-        let retries = self.table.news.retry && !self.table.ready().is_empty();
+        let retries = self.table.changes.retry && !self.table.ready().is_empty();
         let retry = (retries && self.retry_at > now).then_some(self.retry_at);
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);

@@ -17,7 +17,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(super) use index::{Class, Index, News, Place};
+pub(super) use index::{Changes, Class, Index, Place};
 pub(super) use transition::{AttemptEnd, Clocks, Times, Transition, Withdraw};
 
 /// Only the table changes it.
@@ -122,7 +122,7 @@ pub(super) struct Table {
     endings: u64,
     jobs: BTreeMap<JobId, Job>,
     index: Index,
-    pub(super) news: News,
+    pub(super) changes: Changes,
     /// By shard: the jobs that changed after its confirmed revision.
     unconfirmed: Vec<BTreeSet<JobId>>,
 }
@@ -134,7 +134,7 @@ impl Table {
             endings: 0,
             jobs: BTreeMap::new(),
             index: Index::of(shards, [].into_iter()),
-            news: News::default(),
+            changes: Changes::default(),
             unconfirmed: vec![BTreeSet::new(); shards],
         }
     }
@@ -193,7 +193,7 @@ impl Table {
         let allowed = from.may_become(to) || retried || Mutant::JobLateResultReopens.on();
         assert!(allowed, "{id}: {from:?} cannot become {to:?}");
         self.index.take(job);
-        self.news.left(job);
+        self.changes.left(job);
         let recorded = !matches!(transition, Transition::Claim(_));
         match transition {
             Transition::Dispatch(worker) => {
@@ -241,7 +241,7 @@ impl Table {
             }
         }
         self.index.put(job);
-        self.news.came(job);
+        self.changes.came(job);
         if recorded {
             self.touch(ledger, id);
         }
@@ -321,14 +321,14 @@ impl Table {
             timer: None,
         };
         self.index.put(&job);
-        self.news.came(&job);
+        self.changes.came(&job);
         self.jobs.insert(job.record.id.clone(), job);
     }
 
     pub(super) fn remove(&mut self, id: &JobId) {
         let Some(job) = self.jobs.remove(id) else { return };
         self.index.take(&job);
-        self.news.left(&job);
+        self.changes.left(&job);
         self.unconfirmed[job.shard].remove(id);
     }
 
@@ -336,7 +336,7 @@ impl Table {
     pub(super) fn submitted_again(&mut self, id: &JobId, token: Option<u64>) -> bool {
         let Some(job) = self.jobs.get_mut(id) else { return false };
         job.tokens.extend(token.map(|token| (token, SubmitAnswer::Exists)));
-        self.news.untold.insert(id.clone());
+        self.changes.untold.insert(id.clone());
         true
     }
 
@@ -368,7 +368,7 @@ impl Table {
 
     /// Says why a job waits. The reason goes to the store with the next write of its shard, or with one of its own if it lasts.
     pub(super) fn explain(&mut self, ledger: &mut Ledger, now: Time, id: &JobId, reason: &str) {
-        self.news.fresh.remove(id);
+        self.changes.fresh.remove(id);
         let Some(job) = self.jobs.get_mut(id) else { return };
         if job.record.state == JobState::Queued && *job.record.reason != *reason {
             job.record.reason = Arc::from(reason);
@@ -390,21 +390,21 @@ impl Table {
         let Some(job) = self.jobs.get_mut(id) else { return };
         job.revision = ledger.touch(job.shard);
         self.unconfirmed[job.shard].insert(id.clone());
-        self.news.changed.insert(id.clone());
-        self.news.inboxes.extend(job.record.worker.clone());
+        self.changes.unjudged.insert(id.clone());
+        self.changes.inboxes.extend(job.record.worker.clone());
     }
 
-    // ---- news ----
+    // ---- changes ----
 
     /// More of a shard is on the store than before.
     pub(super) fn confirmed(&mut self, ledger: &Ledger, shard: usize) {
-        let (jobs, news) = (&self.jobs, &mut self.news);
+        let (jobs, changes) = (&self.jobs, &mut self.changes);
         self.unconfirmed[shard].retain(|id| {
             let Some(job) = jobs.get(id) else { return false };
             let confirmed = job.is_confirmed(ledger);
             if confirmed {
-                news.inboxes.extend(job.record.worker.clone());
-                news.untold.insert(id.clone());
+                changes.inboxes.extend(job.record.worker.clone());
+                changes.untold.insert(id.clone());
             }
             !confirmed
         });
@@ -417,12 +417,12 @@ impl Table {
 
     /// What is known of a worker has changed: its jobs are judged again.
     pub(super) fn judge_again(&mut self, worker: &WorkerId) {
-        self.news.changed.extend(self.index.out.get(worker).into_iter().flatten().cloned());
+        self.changes.unjudged.extend(self.index.out.get(worker).into_iter().flatten().cloned());
     }
 
     /// The jobs that changed, and those whose time has come.
     pub(super) fn take_changed(&mut self, now: Time) -> BTreeSet<JobId> {
-        let mut ids = std::mem::take(&mut self.news.changed);
+        let mut ids = std::mem::take(&mut self.changes.unjudged);
         let due = self.index.timers.iter().take_while(|(at, _)| *at <= now);
         let due: Vec<JobId> = due.map(|(_, id)| id.clone()).collect();
         for id in due {
@@ -439,7 +439,7 @@ impl Table {
             self.index.take(job);
             job.pausing = false;
             self.index.put(job);
-            self.news.came(job);
+            self.changes.came(job);
         }
     }
 
@@ -509,7 +509,7 @@ mod tests {
             }
             assert_eq!(table.index, Index::of(2, table.iter()), "at {now}");
             let is_ready = |id: &JobId| table.get(id).is_some_and(Job::is_ready);
-            assert!(table.news.fresh.iter().all(is_ready), "at {now}");
+            assert!(table.changes.fresh.iter().all(is_ready), "at {now}");
             let unmarked = |job: &&Job| {
                 !job.is_confirmed(&ledger) && !table.unconfirmed[job.shard].contains(&job.record.id)
             };

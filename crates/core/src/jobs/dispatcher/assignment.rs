@@ -14,12 +14,12 @@ impl<A: Assign> Dispatcher<A> {
     /// Gives workers to the jobs that wait for one: higher priorities first, then older ones. A job that there is no worker for
     /// stands for all others of its class; they are told why they wait.
     pub(super) fn assign_waiting(&mut self, now: Time) {
-        if !self.table.news.retry || now < self.retry_at {
+        if !self.table.changes.retry || now < self.retry_at {
             return;
         }
-        self.table.news.retry = false;
+        self.table.changes.retry = false;
         let mut fresh: BTreeMap<Class, Vec<JobId>> = BTreeMap::new();
-        for id in std::mem::take(&mut self.table.news.fresh) {
+        for id in std::mem::take(&mut self.table.changes.fresh) {
             if let Some(job) = self.table.get(&id) {
                 fresh.entry(Class::of(job.record())).or_default().push(id);
             }
@@ -128,7 +128,7 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Tells who can be given something, and how busy they are.
     pub(super) fn tell_loads(&mut self) {
-        for worker in std::mem::take(&mut self.table.news.loads) {
+        for worker in std::mem::take(&mut self.table.changes.loads) {
             let inbox = self.inboxes.get(&worker);
             let load = if inbox.is_some_and(Inbox::refuses_jobs) {
                 Load::Draining

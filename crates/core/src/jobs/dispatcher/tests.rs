@@ -176,7 +176,7 @@ impl World {
         }
         let (mut again, mut marked) = (self.leader.clone(), self.leader.clone());
         let ids: Vec<JobId> = marked.jobs().map(|record| record.id.clone()).collect();
-        marked.table.news.changed.extend(ids);
+        marked.table.changes.unjudged.extend(ids);
         marked.inboxes.mark_all();
         let (mut out, mut all) = (Vec::new(), Vec::new());
         again.handle(now, Input::Wake, &mut out);

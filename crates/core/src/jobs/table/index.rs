@@ -1,4 +1,4 @@
-//! What follows from the jobs, and what happened to them.
+//! What follows from the jobs, and what changed about them.
 
 use super::super::model::JOB_OBJECT_MAX_WEIGHT;
 use super::super::model::JobRecord;
@@ -134,11 +134,11 @@ impl Index {
     }
 }
 
-/// What happened to the jobs, until somebody asks.
+/// What changed since somebody last took it up.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(in crate::jobs) struct News {
+pub(in crate::jobs) struct Changes {
     /// To be judged again.
-    pub(in crate::jobs) changed: BTreeSet<JobId>,
+    pub(in crate::jobs) unjudged: BTreeSet<JobId>,
     /// May have something to report.
     pub(in crate::jobs) untold: BTreeSet<JobId>,
     /// Ready to be given to a worker, and nobody has looked for one yet.
@@ -151,7 +151,7 @@ pub(in crate::jobs) struct News {
     pub(in crate::jobs) retry: bool,
 }
 
-impl News {
+impl Changes {
     /// A job is about to change, or is gone.
     pub(super) fn left(&mut self, job: &Job) {
         self.fresh.remove(&job.record.id);
@@ -173,7 +173,7 @@ impl News {
             self.loads.insert(worker.clone());
             self.inboxes.insert(worker.clone());
         }
-        self.changed.insert(id.clone());
+        self.unjudged.insert(id.clone());
         self.untold.insert(id.clone());
     }
 }
