@@ -81,17 +81,17 @@ impl Job {
         self.record.worker.as_ref().filter(|_| self.record.state.is_out())
     }
 
-    /// What a worker reports about itself is in its inbox. The ledger does not repeat it: that saves two writes per job, and a
-    /// new leader reads the inboxes anyway.
-    fn become_claimed(&mut self, now: Time, state: JobState) {
+    /// Every state begins here.
+    fn enter(&mut self, now: Time, state: JobState) {
         self.record.state = state;
         self.times.state_since = now;
         // Too late to take it back.
         self.withdraw = None;
     }
 
-    fn become_recorded(&mut self, now: Time, epoch: Epoch, state: JobState, reason: &str) {
-        self.become_claimed(now, state);
+    /// A state of which the ledger says who decided it, and why.
+    fn enter_recorded(&mut self, now: Time, epoch: Epoch, state: JobState, reason: &str) {
+        self.enter(now, state);
         self.record.epoch = epoch;
         self.record.reason = Arc::from(reason);
     }
@@ -194,6 +194,8 @@ impl Table {
         assert!(allowed, "{id}: {from:?} cannot become {to:?}");
         self.index.take(job);
         self.changes.left(job);
+        // What a worker reports about itself is in its inbox. The ledger does not repeat it: that saves two writes per job, and a
+        // new leader reads the inboxes anyway.
         let recorded = !matches!(transition, Transition::Claim(_));
         match transition {
             Transition::Dispatch(worker) => {
@@ -201,13 +203,13 @@ impl Table {
                 job.record.worker = Some(worker);
                 job.record.given_up = false;
                 job.record.began_ms = 0;
-                job.become_recorded(now, epoch, to, "");
+                job.enter_recorded(now, epoch, to, "");
             }
             Transition::Claim(state) => {
                 if job.record.began_ms == 0 {
                     job.record.began_ms = clocks.wall_ms;
                 }
-                job.become_claimed(now, state);
+                job.enter(now, state);
             }
             Transition::Requeue { attempt, pause_ms, reason } => {
                 job.end_attempt(now, attempt);
@@ -217,7 +219,7 @@ impl Table {
                     // The next leader keeps to the pause, too.
                     job.record.not_before_ms = clocks.in_ms(pause_ms);
                 }
-                job.become_recorded(now, epoch, to, &reason);
+                job.enter_recorded(now, epoch, to, &reason);
             }
             Transition::Retry { attempts_max, retries } => {
                 job.record.limits.attempts_max = attempts_max;
@@ -228,11 +230,11 @@ impl Table {
                 (job.record.ending, job.record.began_ms, job.record.ended_ms) = (0, 0, 0);
                 job.times = Times { known_since: now, state_since: now, waits_since: now, not_before: now };
                 job.pausing = false;
-                job.become_recorded(now, epoch, to, "");
+                job.enter_recorded(now, epoch, to, "");
             }
             Transition::End { attempt, reason, .. } => {
                 job.end_attempt(now, attempt);
-                job.become_recorded(now, epoch, to, &reason);
+                job.enter_recorded(now, epoch, to, &reason);
                 self.endings += 1;
                 (job.record.ending, job.record.ended_ms) = (self.endings, clocks.wall_ms);
                 if !job.record.may_be_retried() {
