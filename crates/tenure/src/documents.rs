@@ -1,4 +1,5 @@
-//! The one client of the store for documents: codec, unknown fields, time limits, and each complaint said once.
+//! The client behind all documents, Tenure's own and those of `document.rs`: unknown fields, time limits, and each complaint said once.
+//! How the JSON of one kind looks is in the `codec.rs` of its subject.
 //!
 //! It sends what a [`Document`](tenure_core::document::Document) asks for and decides nothing.
 

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tenure_core::{Namespace, NodeId, PluginName, WorkerId};
 
-use crate::election::documents::{PresenceDocument, RENEWALS_MAX, SeatDocument};
+use crate::election::codec::{PresenceDocument, RENEWALS_MAX, SeatDocument};
 use crate::settings::{FIELDS, Loader, Settings};
 use crate::wire::{DETAIL_MAX_CHARS, DOCUMENT_MAX_BYTES, to_bytes};
 use crate::workers::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};

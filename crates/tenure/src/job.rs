@@ -35,8 +35,8 @@
 
 mod blob;
 mod carrier;
+mod codec;
 mod dispatcher;
-mod documents;
 mod history;
 mod orders;
 mod output;
@@ -64,7 +64,7 @@ pub use tenure_core::{
 pub use view::JobList;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use documents::{InboxCodec, LedgerCodec};
+pub(crate) use codec::{InboxCodec, LedgerCodec};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use history::{HeadCodec, PartCodec, RowsCodec, limits as history_limits};
 

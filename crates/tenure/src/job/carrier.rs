@@ -1,6 +1,6 @@
 //! The objects of jobs on the store: ledger, inboxes, orders and the history.
 
-use super::documents::{InboxCodec, LedgerCodec};
+use super::codec::{InboxCodec, LedgerCodec};
 use super::history::{HeadCodec, PartCodec, RowsCodec, limits};
 use super::orders::OrdersCodec;
 use super::output::OutputRetention;

@@ -1,6 +1,6 @@
 //! `jobs/orders.json`: orders to the leader.
 
-use super::documents::{COUNT_MAX, NUMBER_MAX, bounded};
+use super::codec::{COUNT_MAX, NUMBER_MAX, bounded};
 use super::submitted::SubmittedDocument;
 use crate::documents::Codec;
 use crate::error::{Error, found};

@@ -1,6 +1,6 @@
 //! Submitting from anywhere: what is asked of the leader, through the document of orders. It decides nothing.
 
-use super::documents::LedgerCodec;
+use super::codec::LedgerCodec;
 use super::orders::OrdersCodec;
 use super::spec::{ATTEMPTS_MAX, JobSpec};
 use super::{Jobs, SHARDS, Submitted};

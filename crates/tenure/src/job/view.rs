@@ -1,6 +1,6 @@
 //! The jobs of a namespace, seen from outside. Writes nothing.
 
-use super::documents::{InboxCodec, LedgerCodec};
+use super::codec::{InboxCodec, LedgerCodec};
 use super::orders::OrdersCodec;
 use super::{JobHistory, SHARDS};
 use crate::documents::Codec;

@@ -2,7 +2,7 @@
 
 use super::{JobOutput, OutputSegment, OutputStream, Transcript};
 use crate::documents::Codec;
-use crate::job::documents::{COUNT_MAX, NUMBER_MAX};
+use crate::job::codec::{COUNT_MAX, NUMBER_MAX};
 use crate::wire::{Envelope, Unreadable, id, parse, to_bytes};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
