@@ -16,7 +16,7 @@ const TOOL: Tool = Tool { verb: "fuzz", package: "cargo-fuzz", version: "0.13.2"
 
 /// In the order they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
 const TARGETS: [&str; 16] = [
-    "seat", "worker", "snapshot", "ledger", "inbox", "requests", "history", "output", "presence", "settings",
+    "seat", "worker", "snapshot", "ledger", "inbox", "orders", "history", "output", "presence", "settings",
     "url", "id", "health", "schedule", "apply", "words",
 ];
 

@@ -115,7 +115,7 @@ fn fill(store: &dyn Store) {
     let job = |id: &str, state: &str, result: &str| {
         json!({
             "id": id, "series": "web", "kind": "checks", "timeout": 1000, "ttl": 5000, "attempts": 1, "state": state,
-            "attempt": 1, "worker": "w1", "epoch": 3, "reason": NASTY, "result": result,
+            "dispatch": 1, "worker": "w1", "epoch": 3, "reason": NASTY, "result": result,
         })
     };
     let report = json!({"v": 1, "due": 5, "names": "x", "checks": [[false, 3, NASTY]]}).to_string();

@@ -5,6 +5,9 @@
 //! which the leader and that worker write. Every write is conditional on the version last seen, so every transition is a
 //! compare-and-swap on everything the writer based its decision on.
 //!
+//! Every time a job is given to a worker is a *dispatch*, with a number that is never used twice. One that is withdrawn or given
+//! back before it was begun does not count as an *attempt*; people see, and limits count, only attempts.
+//!
 //! The order that keeps work whole:
 //! 1. A job is in the ledger as dispatched before it can be in an inbox, so the next leader knows where to look.
 //! 2. A worker runs only what it has claimed; an entry that the leader took out unclaimed can never be run.
@@ -19,7 +22,7 @@
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
 
 mod allowed_command;
-mod asked;
+
 mod assign;
 mod claimer;
 mod dispatcher;
@@ -31,14 +34,13 @@ mod ledger;
 mod lifecycle;
 mod model;
 mod notices;
-mod requests;
+mod orders;
 mod serves;
 mod submitter;
 mod table;
 mod workers;
 
 pub use allowed_command::AllowedCommand;
-pub use asked::{Ask, Asked, JOB_BATCHES_MAX, JOB_QUEUES_MAX, QueueSettings, RequestsDoc};
 pub use assign::{Assign, Candidates, Load, NoWorker};
 pub use claimer::{
     Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, ClaimerOutput, ClaimerRequest,
@@ -58,8 +60,9 @@ pub use model::{
     JobState, LateResult, LedgerDoc, Outcome, OutcomeKind, Progress, job_output_folder, job_shard,
 };
 pub use notices::{NOTICE_REASON_MAX_BYTES, NOTICES_MAX, NOTICES_TOLD_MAX, Notice, NoticeKind, NoticesDoc};
+pub use orders::{BatchedOrder, JOB_BATCHES_MAX, JOB_QUEUES_MAX, Order, OrdersDoc, QueueSettings};
 pub use serves::{JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, Labels, Serves};
-pub use submitter::{AskAnswer, Submitter, SubmitterCommand, SubmitterOutput};
+pub use submitter::{OrderAnswer, Submitter, SubmitterCommand, SubmitterOutput};
 
 use crate::document::{BackOff, Document, Op};
 use crate::machine::RequestId;

@@ -65,17 +65,17 @@ pub use id::{
     PluginName, ProcessName, QueueName, ScheduleId, SeriesId, WorkerId,
 };
 pub use jobs::{
-    AllowedCommand, Ask, AskAnswer, Asked, Assign, Candidates, Claimer, ClaimerAnswer, ClaimerCommand,
-    ClaimerConfig, ClaimerCounts, ClaimerOutput, ClaimerRequest, DispatchAnswer, DispatchCommand,
-    DispatchCounts, DispatchEnd, DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Entry,
-    EntryState, HISTORY_RUNS_MAX, HistoryChunk, HistoryHead, HistoryKey, HistoryLimits, HistoryPart,
-    HistoryRow, HistoryRuns, InboxDoc, InboxListed, JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT,
+    AllowedCommand, Assign, BatchedOrder, Candidates, Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig,
+    ClaimerCounts, ClaimerOutput, ClaimerRequest, DispatchAnswer, DispatchCommand, DispatchCounts,
+    DispatchEnd, DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState,
+    HISTORY_RUNS_MAX, HistoryChunk, HistoryHead, HistoryKey, HistoryLimits, HistoryPart, HistoryRow,
+    HistoryRuns, InboxDoc, InboxListed, JOB_BATCHES_MAX, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT,
     JOB_PAYLOAD_MAX_BYTES, JOB_PRIORITY, JOB_PRIORITY_MAX, JOB_PROGRESS_MAX_BYTES, JOB_QUEUES_MAX,
     JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JOB_SERVES_MAX_BYTES, JOB_SLOTS_MAX, JobLimits, JobRecord,
     JobState, JobUpdate, Kept, Labels, LateResult, LedgerDoc, Load, NOTICE_REASON_MAX_BYTES, NOTICES_MAX,
-    NOTICES_TOLD_MAX, NoWorker, Notice, NoticeKind, NoticesDoc, Outcome, OutcomeKind, Progress,
-    QueueSettings, Refused, RequestsDoc, Serves, SubmitAnswer, Submitter, SubmitterCommand, SubmitterOutput,
-    job_output_folder, job_shard,
+    NOTICES_TOLD_MAX, NoWorker, Notice, NoticeKind, NoticesDoc, Order, OrderAnswer, OrdersDoc, Outcome,
+    OutcomeKind, Progress, QueueSettings, Refused, Serves, SubmitAnswer, Submitter, SubmitterCommand,
+    SubmitterOutput, job_output_folder, job_shard,
 };
 pub use mutants::Mutant;
 pub use once::{Once, OnceCommand, OnceEnd, OnceNext, OnceOutput, OnceRecord, OnceState, OnceTerms};

@@ -243,11 +243,11 @@ pub enum Mutant {
     JobReassignedWhileRun,
     /// A late failure reopens a finished job.
     JobLateResultReopens,
-    /// A request is taken out before the ledger on the store shows what it asked for.
-    JobAskedTakenEarly,
+    /// An order is taken out before the ledger on the store shows what it asked for.
+    JobOrderTakenEarly,
     /// A job leaves the ledger while somebody still asks for it.
-    JobForgottenWhileAsked,
-    /// Nobody remembers which batches of requests were served.
+    JobForgottenWhileOrdered,
+    /// Nobody remembers which batches of orders were served.
     JobBatchForgotten,
     /// A new leader counts only the jobs of a queue that it dispatched itself.
     JobQueueUncounted,
@@ -275,7 +275,7 @@ pub enum Mutant {
     JobBackoffForgotten,
     /// A job that was called off is tried again.
     JobCancelForgotten,
-    /// A request to try a job again that is found twice is served twice.
+    /// An order to try a job again that is found twice is served twice.
     JobRetriedTwice,
     /// A process that does not stop when asked is never cut off.
     AbortForgotten,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Stamp};
 use tenure_core::machine::{Effect, Input, Machine, Now, RequestId};
 use tenure_core::{
-    Ask, AskAnswer, Asked, Epoch, Expect, Incarnation, JobLimits, JobRecord, Nonce, RequestsDoc, Submitter,
-    SubmitterCommand, Time, Version, WriteAnswer,
+    BatchedOrder, Epoch, Expect, Incarnation, JobLimits, JobRecord, Nonce, Order, OrderAnswer, OrdersDoc,
+    Submitter, SubmitterCommand, Time, Version, WriteAnswer,
 };
 
 const ME: Incarnation = Incarnation(5);
@@ -15,19 +15,19 @@ fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
     text.parse().expect("valid")
 }
 
-fn submit(id: &str, payload: usize) -> Ask {
+fn submit(id: &str, payload: usize) -> Order {
     let limits = JobLimits { timeout_ms: 1, ttl_ms: 1, deadline_ms: 0, attempts_max: 1, backoff_ms: 0 };
     let new = JobRecord::new(name(id), name(id), name("k"), limits);
-    Ask::Submit(JobRecord { payload: Arc::from(vec![0; payload]), ..new })
+    Order::Submit(JobRecord { payload: Arc::from(vec![0; payload]), ..new })
 }
 
 /// A submitter and the one document.
 struct Driver {
     machine: Submitter,
     now: u64,
-    stored: Option<(Stamp, RequestsDoc, u64)>,
-    open: Vec<(RequestId, DocumentRequest<RequestsDoc>)>,
-    answers: Vec<(u64, AskAnswer)>,
+    stored: Option<(Stamp, OrdersDoc, u64)>,
+    open: Vec<(RequestId, DocumentRequest<OrdersDoc>)>,
+    answers: Vec<(u64, OrderAnswer)>,
     writes: u32,
 }
 
@@ -37,7 +37,7 @@ impl Driver {
         Driver { machine, now: 0, stored: None, open: Vec::new(), answers: Vec::new(), writes: 0 }
     }
 
-    fn feed(&mut self, input: Input<SubmitterCommand, DocumentAnswer<RequestsDoc>>) {
+    fn feed(&mut self, input: Input<SubmitterCommand, DocumentAnswer<OrdersDoc>>) {
         let now = Now { at: Time(self.now), wall_ms: 0 };
         let mut out = Vec::new();
         self.machine.handle(now, input, &mut out);
@@ -51,12 +51,12 @@ impl Driver {
         }
     }
 
-    fn ask(&mut self, token: u64, asks: Vec<Ask>) {
-        self.feed(Input::Command(SubmitterCommand::Ask { token, asks }));
+    fn order(&mut self, token: u64, orders: Vec<Order>) {
+        self.feed(Input::Command(SubmitterCommand::Order { token, orders }));
     }
 
     /// What the store says to a request.
-    fn outcome(&mut self, request: DocumentRequest<RequestsDoc>) -> DocumentAnswer<RequestsDoc> {
+    fn outcome(&mut self, request: DocumentRequest<OrdersDoc>) -> DocumentAnswer<OrdersDoc> {
         let version = |number: u64| Version::new(&number.to_string());
         match request {
             DocumentRequest::Read { unless } => DocumentAnswer::Read(match &self.stored {
@@ -99,7 +99,7 @@ impl Driver {
     }
 
     /// Somebody else changes the document.
-    fn change(&mut self, change: impl FnOnce(&mut RequestsDoc)) {
+    fn change(&mut self, change: impl FnOnce(&mut OrdersDoc)) {
         let number = self.stored.as_ref().map_or(1, |(_, _, number)| number + 1);
         let mut body = self.stored.take().map(|(_, body, _)| body).unwrap_or_default();
         change(&mut body);
@@ -111,7 +111,7 @@ impl Driver {
     fn empty(&mut self) {
         self.change(|doc| {
             let taken = std::mem::take(&mut doc.entries);
-            doc.taken.extend(taken.iter().map(|asked| asked.batch));
+            doc.taken.extend(taken.iter().map(|entry| entry.batch));
             doc.taken.dedup();
         });
     }
@@ -125,19 +125,19 @@ impl Driver {
 
     fn jobs(&self) -> Vec<String> {
         let doc = self.stored.as_ref().map(|(_, doc, _)| doc);
-        doc.into_iter().flat_map(|doc| &doc.entries).map(|asked| asked.ask.job().to_string()).collect()
+        doc.into_iter().flat_map(|doc| &doc.entries).map(|entry| entry.order.job().to_string()).collect()
     }
 }
 
-fn asked() -> AskAnswer {
-    AskAnswer::Asked { known: [].into() }
+fn accepted() -> OrderAnswer {
+    OrderAnswer::Accepted { known: [].into() }
 }
 
 #[test]
 fn su3_calls_that_come_together_share_one_write() {
     let mut driver = Driver::new();
     for token in 1..=100 {
-        driver.ask(token, vec![submit(&format!("t{token}"), 10)]);
+        driver.order(token, vec![submit(&format!("t{token}"), 10)]);
     }
     driver.serve();
     assert_eq!((driver.writes, driver.jobs().len()), (1, 100));
@@ -148,11 +148,11 @@ fn su3_calls_that_come_together_share_one_write() {
 #[test]
 fn su3_calls_that_keep_coming_share_writes_on_a_quick_store() {
     let mut driver = Driver::new();
-    driver.ask(1, vec![submit("t1", 10)]);
+    driver.order(1, vec![submit("t1", 10)]);
     driver.serve();
     for token in 2..=10 {
         driver.now += 2;
-        driver.ask(token, vec![submit(&format!("t{token}"), 10)]);
+        driver.order(token, vec![submit(&format!("t{token}"), 10)]);
         assert_eq!(driver.open.len(), 0, "they are collected");
     }
     driver.serve();
@@ -162,7 +162,7 @@ fn su3_calls_that_keep_coming_share_writes_on_a_quick_store() {
 #[test]
 fn a_lost_answer_is_found_in_the_document() {
     let mut driver = Driver::new();
-    driver.ask(1, vec![submit("t1", 10)]);
+    driver.order(1, vec![submit("t1", 10)]);
     let (id, request) = driver.open.remove(0);
     let read = driver.outcome(request);
     driver.feed(Input::Answer(id, read));
@@ -171,13 +171,13 @@ fn a_lost_answer_is_found_in_the_document() {
     driver.now = 2000;
     driver.feed(Input::Wake);
     driver.serve();
-    assert_eq!((&driver.answers[..], driver.writes), (&[(1, asked())][..], 1));
+    assert_eq!((&driver.answers[..], driver.writes), (&[(1, accepted())][..], 1));
 }
 
 #[test]
 pub(crate) fn a_lost_answer_is_found_even_if_the_leader_has_served_the_call() {
     let mut driver = Driver::new();
-    driver.ask(1, vec![submit("t1", 10)]);
+    driver.order(1, vec![submit("t1", 10)]);
     let (id, request) = driver.open.remove(0);
     let read = driver.outcome(request);
     driver.feed(Input::Answer(id, read));
@@ -186,31 +186,38 @@ pub(crate) fn a_lost_answer_is_found_even_if_the_leader_has_served_the_call() {
     driver.now = 2000;
     driver.feed(Input::Wake);
     driver.serve();
-    assert_eq!((&driver.answers[..], driver.writes), (&[(1, asked())][..], 1), "it is not asked for twice");
+    assert_eq!(
+        (&driver.answers[..], driver.writes),
+        (&[(1, accepted())][..], 1),
+        "it is not asked for twice"
+    );
 }
 
 #[test]
 fn somebody_was_faster() {
     let mut driver = Driver::new();
-    driver.ask(1, vec![submit("t1", 10)]);
+    driver.order(1, vec![submit("t1", 10)]);
     let (id, request) = driver.open.remove(0);
     let read = driver.outcome(request);
     driver.feed(Input::Answer(id, read));
     let batch = Nonce { incarnation: OTHER, sequence: 1 };
-    driver.change(|doc| doc.entries.push(Asked { batch, ask: submit("t2", 10) }));
+    driver.change(|doc| doc.entries.push(BatchedOrder { batch, order: submit("t2", 10) }));
     driver.serve();
-    assert_eq!((driver.jobs(), &driver.answers[..]), (vec!["t2".into(), "t1".into()], &[(1, asked())][..]));
+    assert_eq!(
+        (driver.jobs(), &driver.answers[..]),
+        (vec!["t2".into(), "t1".into()], &[(1, accepted())][..])
+    );
 }
 
 #[test]
 fn su2_a_job_that_was_asked_for_before_is_said_to_be_known() {
     let mut driver = Driver::new();
-    driver.ask(1, vec![submit("t1", 10)]);
-    driver.ask(2, vec![submit("t1", 10), submit("t2", 10)]);
+    driver.order(1, vec![submit("t1", 10)]);
+    driver.order(2, vec![submit("t1", 10), submit("t2", 10)]);
     driver.serve();
-    let known = AskAnswer::Asked { known: [name("t1")].into() };
-    assert_eq!(driver.answers, [(1, asked()), (2, known.clone())]);
-    driver.ask(3, vec![submit("t1", 10)]);
+    let known = OrderAnswer::Accepted { known: [name("t1")].into() };
+    assert_eq!(driver.answers, [(1, accepted()), (2, known.clone())]);
+    driver.order(3, vec![submit("t1", 10)]);
     driver.serve();
     assert_eq!((driver.answers.last(), driver.writes), (Some(&(3, known)), 1), "nothing is written for that");
     assert_eq!(driver.jobs(), ["t1", "t2"]);
@@ -220,22 +227,22 @@ fn su2_a_job_that_was_asked_for_before_is_said_to_be_known() {
 fn su5_a_call_without_room_is_refused_whole() {
     let mut driver = Driver::new();
     let large = |from: u32, to: u32| (from..to).map(|n| submit(&format!("t{n}"), 16_000)).collect();
-    driver.ask(1, large(0, 20));
-    driver.ask(2, large(20, 40));
-    driver.ask(3, vec![submit("small", 10)]);
+    driver.order(1, large(0, 20));
+    driver.order(2, large(20, 40));
+    driver.order(3, vec![submit("small", 10)]);
     driver.serve();
-    assert_eq!(driver.answers, [(2, AskAnswer::Full), (1, asked()), (3, asked())]);
+    assert_eq!(driver.answers, [(2, OrderAnswer::Full), (1, accepted()), (3, accepted())]);
     assert_eq!(driver.jobs().len(), 21, "nothing of the second call");
     driver.empty();
-    driver.ask(4, large(20, 40));
+    driver.order(4, large(20, 40));
     driver.serve();
-    assert_eq!(driver.answers.last(), Some(&(4, asked())), "there is room again");
+    assert_eq!(driver.answers.last(), Some(&(4, accepted())), "there is room again");
 }
 
 #[test]
 fn a_store_that_does_not_answer_is_given_up_in_time() {
     let mut driver = Driver::new();
-    driver.ask(1, vec![submit("t1", 10)]);
+    driver.order(1, vec![submit("t1", 10)]);
     let mut at = 0;
     while driver.answers.is_empty() {
         if let Some((id, _)) = driver.open.pop() {
@@ -245,6 +252,6 @@ fn a_store_that_does_not_answer_is_given_up_in_time() {
         driver.now = at;
         driver.feed(Input::Wake);
     }
-    assert_eq!(driver.answers, [(1, AskAnswer::GivenUp { in_doubt: false })]);
+    assert_eq!(driver.answers, [(1, OrderAnswer::GivenUp { in_doubt: false })]);
     assert_eq!(driver.now, 10_000);
 }

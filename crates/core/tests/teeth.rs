@@ -87,20 +87,20 @@ fn a_backoff_ends_with_its_leader() {
 }
 
 #[test]
-fn a_request_is_taken_out_before_its_job_is_recorded() {
-    let test = dispatcher::requests::a_request_leaves_once_the_ledger_on_the_store_has_its_job;
-    must_fail(Mutant::JobAskedTakenEarly, test);
+fn an_order_is_taken_out_before_its_job_is_recorded() {
+    let test = dispatcher::orders::an_order_leaves_once_the_ledger_on_the_store_has_its_job;
+    must_fail(Mutant::JobOrderTakenEarly, test);
 }
 
 #[test]
 fn a_job_is_forgotten_while_somebody_asks_for_it() {
-    let test = dispatcher::requests::a_job_stays_in_the_ledger_while_somebody_asks_for_it;
-    must_fail(Mutant::JobForgottenWhileAsked, test);
+    let test = dispatcher::orders::a_job_stays_in_the_ledger_while_somebody_asks_for_it;
+    must_fail(Mutant::JobForgottenWhileOrdered, test);
 }
 
 #[test]
 fn served_batches_are_forgotten() {
-    let test = dispatcher::requests::a_request_leaves_once_the_ledger_on_the_store_has_its_job;
+    let test = dispatcher::orders::an_order_leaves_once_the_ledger_on_the_store_has_its_job;
     must_fail(Mutant::JobBatchForgotten, test);
 }
 
@@ -123,7 +123,7 @@ fn a_worker_runs_what_only_a_former_life_took() {
 
 #[test]
 fn a_request_to_try_again_is_served_twice() {
-    let test = dispatcher::retries::qu4_a_request_that_is_found_twice_is_served_once;
+    let test = dispatcher::retries::qu4_an_order_that_is_found_twice_is_served_once;
     must_fail(Mutant::JobRetriedTwice, test);
 }
 

@@ -106,8 +106,8 @@ pub mod name {
         JOB_RESULT_ONCE = "a result counts once";
         /// Only claimed jobs run, and a job that was withdrawn never runs.
         JOB_CLAIMED = "only what was claimed is run";
-        /// No attempt runs twice.
-        JOB_RUN_ONCE = "an attempt runs once";
+        /// No dispatch runs twice.
+        JOB_RUN_ONCE = "a dispatch runs once";
         /// No job is started more often than allowed.
         JOB_ATTEMPTS = "attempts within their budget";
         /// No more jobs of a queue run at once than are allowed, but for those whose worker is gone or whose time is over.

@@ -58,7 +58,7 @@ kinds! {
     /// Lists the inboxes.
     Inboxes = "inbox list",
     /// Looks at what is asked of it as leader, or takes something out.
-    Requests = "requests",
+    Orders = "orders",
     /// A submitter's read or write of what is asked.
     Submit = "submission",
     /// Reads or writes the record of a key.
@@ -96,7 +96,7 @@ impl Kind {
                 Key::Snapshot => Kind::Snapshot,
                 Key::Ledger(_) => Kind::Ledger,
                 Key::Inbox(_) => Kind::Inbox,
-                Key::Requests => Kind::Requests,
+                Key::Orders => Kind::Orders,
                 Key::Once(_) => Kind::Once,
                 Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) => Kind::History,
                 Key::Notices | Key::Told(_) => Kind::Notices,
@@ -121,6 +121,6 @@ impl Kind {
     /// Whether a leader makes it for jobs.
     pub(crate) fn is_for_jobs(self) -> bool {
         // Not for the history: the simulated one is tiny, and hands over all the time.
-        matches!(self, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Requests)
+        matches!(self, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Orders)
     }
 }

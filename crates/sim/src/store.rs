@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::{
     Expect, HistoryHead, HistoryPart, InboxDoc, JobAnswer, Kept, LedgerDoc, NodeId, Notice, NoticesDoc,
-    OnceRecord, ProbeAnswer, RequestsDoc, Seat, SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails,
+    OnceRecord, OrdersDoc, ProbeAnswer, Seat, SeatProblem, Snapshot, SnapshotId, Version, WorkerDetails,
     WorkerId, WriteAnswer,
 };
 
@@ -29,7 +29,7 @@ pub(crate) enum Key {
     Ledger(usize),
     Inbox(WorkerId),
     /// What is asked of the leader.
-    Requests,
+    Orders,
     /// The record of work done once for a key.
     Once(u64),
     /// The newest jobs of the history.
@@ -57,7 +57,7 @@ impl Key {
             Key::Presence(_) => Some(Folder::Presences),
             Key::Worker(_) => Some(Folder::Workers),
             Key::Inbox(_) => Some(Folder::Inboxes),
-            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Requests | Key::Once(_) => None,
+            Key::Seat | Key::Snapshot | Key::Ledger(_) | Key::Orders | Key::Once(_) => None,
             Key::HistoryHead | Key::HistoryPart(_) | Key::Kept(_) | Key::Notices | Key::Told(_) => None,
         }
     }
@@ -73,7 +73,7 @@ pub(crate) enum Value {
     Snapshot(Stamp, Arc<Snapshot>),
     Ledger(Stamp, LedgerDoc),
     Inbox(Stamp, InboxDoc),
-    Requests(Stamp, RequestsDoc),
+    Orders(Stamp, OrdersDoc),
     Once(Stamp, OnceRecord),
     HistoryHead(Stamp, HistoryHead),
     HistoryPart(Stamp, HistoryPart),
@@ -107,7 +107,7 @@ shown_as! {
     snapshot: Snapshot => Arc<Snapshot>;
     ledger: Ledger => LedgerDoc;
     inbox: Inbox => InboxDoc;
-    requests: Requests => RequestsDoc;
+    orders: Orders => OrdersDoc;
     history_head: HistoryHead => HistoryHead;
     history_part: HistoryPart => HistoryPart;
     notices: Notices => NoticesDoc;

@@ -1,4 +1,4 @@
-//! Documents: JSON objects that a namespace's leader, or anybody, keeps beside the seat.
+//! Documents for users of this library: JSON objects that a namespace's leader, or anybody, keeps beside the seat.
 //!
 //! [`Documents`] reads and writes them by name. A document of the leader's is a [`FencedDocument`]: the store itself refuses what
 //! a former leader writes. A document that many may write is changed with [`Documents::update`], which asks again if somebody

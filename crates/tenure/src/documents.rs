@@ -1,4 +1,5 @@
-//! The one client of the store for documents: codec, unknown fields, time limits, and each complaint said once.
+//! The client behind all documents, Tenure's own and those of `document.rs`: unknown fields, time limits, and each complaint said once.
+//! How the JSON of one kind looks is in the `codec.rs` of its subject.
 //!
 //! It sends what a [`Document`](tenure_core::document::Document) asks for and decides nothing.
 
@@ -18,7 +19,7 @@ pub(crate) use update::Tries;
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
-use crate::job::RequestsCodec;
+use crate::job::OrdersCodec;
 use crate::keys::{Election, Keys};
 use crate::wire::Unreadable;
 use parking_lot::Mutex;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::machine::Request;
-use tenure_core::{DocumentName, Expect, Namespace, RequestsDoc, Version, WriteAnswer};
+use tenure_core::{DocumentName, Expect, Namespace, OrdersDoc, Version, WriteAnswer};
 use tenure_store::{
     Condition, Entry, LIST_TIMEOUTS_MAX, List, Remove, Store, StoreTime, Trouble, TroubleKind, Write,
 };
@@ -175,21 +176,21 @@ impl Documents {
     /// Tells the leader that something has changed which it should look at, such as a schedule: one read and one write. Without,
     /// it notices within a minute.
     pub async fn tell_leader(&self) -> Result<(), Error> {
-        let changed = |doc: Option<&RequestsDoc>, _| {
+        let changed = |doc: Option<&OrdersDoc>, _| {
             let mut new = doc.cloned().unwrap_or_default();
             new.changes += 1;
             Ok(Some(new))
         };
-        self.requests().update(TRIES, changed).await.map(|_: Change| ())
+        self.orders().update(TRIES, changed).await.map(|_: Change| ())
     }
 
     /// Whether anybody has ever asked the leader of this namespace for anything, or told it of a change: one read.
     pub async fn is_leader_asked(&self) -> Result<bool, Error> {
-        Ok(self.get(&self.requests().key).await?.is_some())
+        Ok(self.get(&self.orders().key).await?.is_some())
     }
 
-    fn requests(&self) -> DocumentClient<RequestsCodec> {
-        self.at(format!("{}/jobs/requests.json", self.root), RequestsCodec)
+    fn orders(&self) -> DocumentClient<OrdersCodec> {
+        self.at(format!("{}/jobs/orders.json", self.root), OrdersCodec)
     }
 
     /// The document at this key.

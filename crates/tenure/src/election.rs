@@ -1,6 +1,6 @@
 //! The election of one node: what runs the core's coordinator, and what it gives to everybody else.
 
-pub(crate) mod documents;
+pub(crate) mod codec;
 mod host;
 mod seat_reader;
 mod store;

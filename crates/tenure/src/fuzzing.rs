@@ -8,7 +8,7 @@ mod jobs;
 #[cfg(test)]
 mod tests;
 
-pub use jobs::{history, inbox, ledger, output, requests};
+pub use jobs::{history, inbox, ledger, orders, output};
 
 use crate::documents::{Codec, Fields};
 use crate::keys::Keys;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tenure_core::{Namespace, NodeId, PluginName, WorkerId};
 
-use crate::election::documents::{PresenceDocument, RENEWALS_MAX, SeatDocument};
+use crate::election::codec::{PresenceDocument, RENEWALS_MAX, SeatDocument};
 use crate::settings::{FIELDS, Loader, Settings};
 use crate::wire::{DETAIL_MAX_CHARS, DOCUMENT_MAX_BYTES, to_bytes};
 use crate::workers::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};

@@ -35,13 +35,13 @@
 
 mod blob;
 mod carrier;
+mod codec;
 mod dispatcher;
-mod documents;
 mod history;
 mod notices;
+mod orders;
 mod output;
 mod queue;
-mod requests;
 mod runner;
 mod spec;
 mod submit;
@@ -52,9 +52,9 @@ pub(crate) use dispatcher::Dispatching;
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
 pub use history::{HISTORY_PAGE_MAX, HistoryPage, HistoryQuery, HistoryRow, HistoryRuns, JobHistory};
 pub use notices::{Notice, NoticeKind, NoticeSender};
+pub(crate) use orders::OrdersCodec;
 pub use output::{JobOutput, OutputPiece, OutputSegment, OutputStream, OutputWriter};
 pub use queue::{Queue, QueueInfo};
-pub(crate) use requests::RequestsCodec;
 pub use runner::{Handlers, JobContext, JobOutcome, JobRunner, RunnerEnd, RunnerOptions};
 pub use spec::JobSpec;
 pub(crate) use submit::Submissions;
@@ -66,7 +66,7 @@ pub use tenure_core::{
 pub use view::JobList;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use documents::{InboxCodec, LedgerCodec};
+pub(crate) use codec::{InboxCodec, LedgerCodec};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use history::{HeadCodec, PartCodec, RowsCodec, limits as history_limits};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -106,9 +106,9 @@ impl Keys {
         format!("{}/jobs/ledger-{shard}.json", self.root)
     }
 
-    /// The key of what is asked of the leader.
-    pub(crate) fn requests(&self) -> String {
-        format!("{}/jobs/requests.json", self.root)
+    /// The key of the orders to the leader.
+    pub(crate) fn orders(&self) -> String {
+        format!("{}/jobs/orders.json", self.root)
     }
 
     /// The folder of inboxes, ending in `/`.

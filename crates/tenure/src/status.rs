@@ -1,7 +1,7 @@
 //! Looks at a namespace from outside, without taking part. Writes nothing.
 
 use crate::clock::millis;
-use crate::election::documents::{Deposed, SeatDocument};
+use crate::election::codec::{Deposed, SeatDocument};
 use crate::error::{Error, found, listed};
 use crate::keys::{Election, Keys};
 use serde::Serialize;

@@ -3,7 +3,7 @@
 //! All of it runs on the bulk lane and in its own tasks. Whatever happens here cannot delay a renewal, and a panic ends
 //! where it began.
 
-mod documents;
+mod codec;
 mod observer;
 mod registry;
 mod spec;
@@ -17,9 +17,9 @@ pub use spec::WorkerSpec;
 pub use view::{WorkerList, WorkerRow, WorkerState};
 pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
 
-pub(crate) use documents::WorkerDocument;
+pub(crate) use codec::WorkerDocument;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use documents::{SnapshotDocument, TIMEOUT_MAX_MS};
+pub(crate) use codec::{SnapshotDocument, TIMEOUT_MAX_MS};
 pub(crate) use registry::{SnapshotPointers, WorkerRegistry};
 pub(crate) use sweeper::Sweeper;
 pub(crate) use worker::WorkerHost;

@@ -98,13 +98,13 @@ async fn a_new_leader_calls_no_worker_gone_before_it_has_listed_them_itself() {
     assert!(takes_over.ready().await);
     sleep_ms(20_000).await;
     let job = takes_over.jobs().await[0].clone();
-    assert_eq!((job.state, job.attempt), (JobState::Running, 1), "its worker lives: {}", job.reason);
+    assert_eq!((job.state, job.dispatch), (JobState::Running, 1), "its worker lives: {}", job.reason);
     assert_eq!(takes_over.counts().lost, 0);
 
     veil.on.store(false, Ordering::SeqCst);
     settle(&takes_over, 1).await;
     let job = takes_over.jobs().await[0].clone();
-    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 1), "{}", job.reason);
+    assert_eq!((job.state, job.dispatch), (JobState::Succeeded, 1), "{}", job.reason);
     assert_eq!(done.ids(), ["t/1"], "once");
 }
 

@@ -26,7 +26,7 @@ async fn ef4_a_job_goes_all_the_way_and_carries_the_epoch() {
     let inbox = object(&rig, INBOX).await.expect("an inbox");
     let entry = &inbox["entries"][0];
     assert_eq!(
-        (&entry["id"], &entry["epoch"], &entry["attempt"]),
+        (&entry["id"], &entry["epoch"], &entry["dispatch"]),
         (&json!("report-1"), &json!(1), &json!(1))
     );
     assert_eq!((&entry["state"], &entry["payload"]), (&json!("dispatched"), &json!("hello")));
@@ -122,9 +122,9 @@ async fn ef1_a_new_leader_restamps_what_nobody_claimed_and_it_runs_once() {
     sleep_ms(2000).await;
     let entry = object(&rig, INBOX).await.expect("there")["entries"][0].clone();
     assert_eq!(
-        (&entry["epoch"], &entry["attempt"]),
+        (&entry["epoch"], &entry["dispatch"]),
         (&json!(2), &json!(1)),
-        "the same attempt, another answers for it"
+        "the same dispatch, another answers for it"
     );
     let _runner = JobRunner::start(&members[1].node.jobs(), worker, echo(&done, 0));
     let states = until_final(&mut updates, 1).await;
@@ -188,12 +188,12 @@ async fn qu5_a_lost_worker_is_replaced_and_its_late_result_is_recorded_not_appli
     assert_eq!(states["t"].0, JobState::Succeeded);
     assert_eq!(quick.ids(), ["t/2"], "the second attempt, elsewhere");
     let job = dispatcher.jobs().await[0].clone();
-    assert_eq!((job.attempt, job.worker.as_ref().map(|w| w.as_str())), (2, Some("w2")));
+    assert_eq!((job.begun(), job.worker.as_ref().map(|w| w.as_str())), (2, Some("w2")));
     assert_eq!(dispatcher.counts().lost, 1);
     x.link.cut(false);
     sleep_ms(120_000).await;
     let job = dispatcher.jobs().await[0].clone();
-    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "nothing is applied");
+    assert_eq!((job.state, job.dispatch), (JobState::Succeeded, 2), "nothing is applied");
     assert_eq!(slow.ids(), ["t/1"]);
     assert_eq!(job.late.len(), 1, "{job:?}");
     assert!(matches!(job.late[0].kind, OutcomeKind::Succeeded | OutcomeKind::Cancelled), "{:?}", job.late);
@@ -243,7 +243,7 @@ async fn failures_are_tried_again_with_a_pause_and_within_their_attempts() {
     let pauses = log.pauses_ms();
     assert!(pauses[0] >= 20_000 && pauses[1] >= 40_000, "{pauses:?}");
     let waits = dispatcher.jobs().await.iter().find(|job| job.id.as_str() == "u").cloned().expect("there");
-    assert_eq!((waits.state, waits.attempt), (JobState::Queued, 0), "nobody is given what it cannot do");
+    assert_eq!((waits.state, waits.dispatch), (JobState::Queued, 0), "nobody is given what it cannot do");
     assert_eq!(&*waits.reason, "no worker of its queue runs jobs of kind unheard-of");
 }
 
@@ -389,13 +389,13 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
     // Entries that are none, in an inbox that is one; and a field of a later version.
     let mut inbox = object(&rig, INBOX).await.expect("there");
     inbox["later"] = json!("kept");
-    inbox["entries"].as_array_mut().expect("a list").push(json!({"id": "../x", "attempt": -1}));
+    inbox["entries"].as_array_mut().expect("a list").push(json!({"id": "../x", "dispatch": -1}));
     put(&rig, INBOX, inbox.to_string()).await;
     dispatcher.submit(JobSpec::new("c", "echo").series("mail").worker("w1")).await.expect("taken");
     until_final(&mut updates, 1).await;
     let inbox = object(&rig, INBOX).await.expect("there");
     assert_eq!(inbox["later"], "kept");
-    assert!(inbox["entries"].as_array().expect("a list").contains(&json!({"id": "../x", "attempt": -1})));
+    assert!(inbox["entries"].as_array().expect("a list").contains(&json!({"id": "../x", "dispatch": -1})));
     assert!(leader.node.metrics().jobs.rejected >= 2, "{:?}", leader.node.metrics().jobs);
     // Mended, the shard is taken over.
     rig.store.remove(&ledger("report")).await;

@@ -17,7 +17,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How many outcomes are remembered, so that an attempt delivered again is not run again.
+/// How many outcomes are remembered, so that a dispatch delivered again is not run again.
 const REMEMBERED_MAX: usize = 256;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -132,7 +132,7 @@ impl Claimer {
     }
 
     fn is_refused(&self, entry: &Entry) -> bool {
-        self.refused.contains(&(entry.id.clone(), entry.attempt, entry.epoch))
+        self.refused.contains(&(entry.id.clone(), entry.dispatch, entry.epoch))
     }
 
     fn command(&mut self, now: Time, command: ClaimerCommand) {
@@ -141,8 +141,8 @@ impl Claimer {
                 self.poll_ms = self.config.fast_ms;
                 self.poll_at = self.poll_at.min(now);
             }
-            ClaimerCommand::Progress { id, attempt, progress } => {
-                if let Some(run) = self.runs.get_mut(&(id, attempt))
+            ClaimerCommand::Progress { id, dispatch, progress } => {
+                if let Some(run) = self.runs.get_mut(&(id, dispatch))
                     && matches!(run.phase, Phase::Running { .. })
                     && run.progress.replace(progress.clone()) != Some(progress)
                 {
@@ -150,8 +150,8 @@ impl Claimer {
                     self.progress_due.get_or_insert(due.max(now));
                 }
             }
-            ClaimerCommand::Ended { id, attempt, outcome } => {
-                if let Some(run) = self.runs.get_mut(&(id, attempt))
+            ClaimerCommand::Ended { id, dispatch, outcome } => {
+                if let Some(run) = self.runs.get_mut(&(id, dispatch))
                     && !matches!(run.phase, Phase::Done { .. })
                 {
                     run.phase = Phase::Done { outcome, since: now };
@@ -307,8 +307,8 @@ impl Claimer {
                 run.phase = Phase::Done { outcome: Outcome::bare(OutcomeKind::Cancelled), since: now };
             }
             Phase::Running { .. } => {
-                let (id, attempt) = key.clone();
-                out.push(Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: false }));
+                let (id, dispatch) = key.clone();
+                out.push(Effect::Output(ClaimerOutput::Cancel { id, dispatch, dropped: false }));
             }
             Phase::Done { .. } => {}
         }
@@ -321,7 +321,7 @@ impl Claimer {
         let mine = |key: &Key| {
             entries.iter().any(|e| {
                 e.id == key.0
-                    && e.attempt == key.1
+                    && e.dispatch == key.1
                     && match &e.state {
                         EntryState::Acked { by } | EntryState::Running { by } => *by == me,
                         EntryState::Dispatched | EntryState::Finished { .. } => false,
@@ -335,8 +335,8 @@ impl Claimer {
             self.counts.orphaned += 1;
             // It was begun: if it is delivered again, it is not run again.
             if let Some(Run { phase: Phase::Running { .. }, .. }) = &run {
-                let (id, attempt) = key.clone();
-                out.push(Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: true }));
+                let (id, dispatch) = key.clone();
+                out.push(Effect::Output(ClaimerOutput::Cancel { id, dispatch, dropped: true }));
             }
             let outcome = match run.map(|run| run.phase) {
                 Some(Phase::Done { outcome, .. }) => outcome,
@@ -360,8 +360,8 @@ impl Claimer {
             let Phase::Running { since } = run.phase else { continue };
             if now.since(since) >= run.timeout_ms {
                 run.phase = Phase::Done { outcome: Outcome::bare(OutcomeKind::TimedOut), since: now };
-                let (id, attempt) = key.clone();
-                out.push(Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: true }));
+                let (id, dispatch) = key.clone();
+                out.push(Effect::Output(ClaimerOutput::Cancel { id, dispatch, dropped: true }));
             }
         }
     }
@@ -388,8 +388,8 @@ impl Claimer {
             run.phase = Phase::Running { since: now };
             out.push(Effect::Output(ClaimerOutput::Run {
                 id: entry.id.clone(),
+                dispatch: entry.dispatch,
                 attempt: entry.attempt,
-                number: entry.number,
                 epoch: entry.epoch,
                 queue: entry.queue.clone(),
                 kind: entry.kind.clone(),
@@ -399,12 +399,12 @@ impl Claimer {
         }
     }
 
-    fn is_waiting(&self) -> bool {
+    fn awaits_answer(&self) -> bool {
         self.document.is_busy() || self.confirming.is_some()
     }
 
     fn advance(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
-        if self.is_waiting() {
+        if self.awaits_answer() {
             return;
         }
         let me = self.config.incarnation;
@@ -474,17 +474,17 @@ impl Machine for Claimer {
             return None;
         }
         let Some(now) = self.now else { return Some(Time(0)) };
-        let waiting = self.is_waiting();
+        let awaits_answer = self.awaits_answer();
         let runs = self.runs.values().filter_map(|run| match run.phase {
             Phase::Running { since } => Some(since + run.timeout_ms),
-            Phase::Done { since, .. } if !waiting => Some(since + self.config.linger_ms),
+            Phase::Done { since, .. } if !awaits_answer => Some(since + self.config.linger_ms),
             Phase::Waiting | Phase::Done { .. } => None,
         });
         let pause = self.document.due().max(self.confirm_at);
         let look = if self.document.must_read() { pause } else { self.poll_at.max(pause) };
         let progress = self.progress_due.map(|at| at.max(pause));
         // Results that could not be written wait for the end of the pause as well.
-        let own = [Some(look), Some(pause), progress].into_iter().flatten().filter(|_| !waiting);
+        let own = [Some(look), Some(pause), progress].into_iter().flatten().filter(|_| !awaits_answer);
         runs.chain(own).filter(|at| *at > now).min()
     }
 }

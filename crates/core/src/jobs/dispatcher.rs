@@ -18,7 +18,6 @@ pub use io::{
 };
 pub(super) use io::{Sink, View};
 
-use super::asked::{Ask, RequestsDoc};
 use super::assign::Assign;
 use super::history::{History, HistoryNews};
 use super::inboxes::{InboxNews, Inboxes, Report, report};
@@ -26,7 +25,7 @@ use super::ledger::{Ledger, LedgerNews};
 use super::lifecycle::{AtWorker, Judgement, conclude, due_at, judge};
 use super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind};
 use super::notices::{Notices, NoticesNews};
-use super::requests::{Requests, RequestsNews};
+use super::orders::{Order, Orders, OrdersDoc, OrdersNews};
 use super::table::{AttemptEnd, Class, Clocks, Job, Table, Transition};
 use super::workers::Workers;
 use crate::document::{DocumentAnswer, State, Writer};
@@ -45,15 +44,15 @@ pub struct Dispatcher<A> {
     ledger: Ledger,
     inboxes: Inboxes,
     workers: Workers,
-    asked: Requests,
+    orders: Orders,
     history: History,
     notices: Notices,
     /// Jobs to cancel once it is known which endings are recorded.
     cancels: Vec<JobId>,
-    /// As last told.
-    changes: Option<u64>,
+    /// The count of changes elsewhere, as it was last told.
+    changes_told: Option<u64>,
     /// Submissions to shards that this leader does not own yet.
-    waiting: Vec<(u64, JobRecord)>,
+    unadmitted: Vec<(u64, JobRecord)>,
     /// Why the jobs of a class wait, as they were told.
     reasons: BTreeMap<Class, String>,
     /// Nobody looks for workers before this time.
@@ -63,8 +62,7 @@ pub struct Dispatcher<A> {
     wall_ms: i64,
     unsettled: bool,
     requests: u64,
-    /// Not told yet.
-    news: Vec<DispatchOutput>,
+    untold_outputs: Vec<DispatchOutput>,
     counts: DispatchCounts,
     ended: bool,
 }
@@ -78,20 +76,20 @@ impl<A: Assign> Dispatcher<A> {
             ledger: Ledger::new(writer, config.shards),
             inboxes: Inboxes::new(writer, &config),
             workers: Workers::default(),
-            asked: Requests::new(writer),
+            orders: Orders::new(writer),
             history: History::new(writer, config.incarnation, &config.history),
             notices: Notices::new(writer, config.notify_all),
             cancels: Vec::new(),
-            changes: None,
+            changes_told: None,
             config,
-            waiting: Vec::new(),
+            unadmitted: Vec::new(),
             reasons: BTreeMap::new(),
             retry_at: Time(0),
             now: Time(0),
             wall_ms: 0,
             unsettled: true,
             requests: 0,
-            news: Vec::new(),
+            untold_outputs: Vec::new(),
             counts: DispatchCounts::default(),
             ended: false,
         }
@@ -171,8 +169,8 @@ impl<A: Assign> Dispatcher<A> {
     fn command(&mut self, now: Time, command: DispatchCommand<A::Facts>) {
         match command {
             DispatchCommand::Submit(records) => {
-                self.table.news.retry = true;
-                self.waiting.extend(records);
+                self.table.changes.retry = true;
+                self.unadmitted.extend(records);
             }
             DispatchCommand::Forget(series) => {
                 for (name, upto) in series {
@@ -184,7 +182,7 @@ impl<A: Assign> Dispatcher<A> {
             DispatchCommand::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
             DispatchCommand::Facts(facts) => {
                 self.assign.learn(facts);
-                self.table.news.retry = true;
+                self.table.changes.retry = true;
                 self.retry_at = now;
             }
         }
@@ -205,13 +203,13 @@ impl<A: Assign> Dispatcher<A> {
     }
 
     fn on_workers(&mut self, now: Time, list: BTreeMap<WorkerId, bool>, listed: bool, whole: bool) {
-        self.table.news.loads.extend(list.keys().cloned());
+        self.table.changes.loads.extend(list.keys().cloned());
         let before = self.workers.report(list, listed, whole);
         let is_new = |worker: &WorkerId| before.get(worker) != Some(&true);
         if self.assign.goes_by_inboxes() && self.workers.active().any(is_new) {
             self.inboxes.seek(now);
         }
-        self.table.news.loads.extend(before.into_keys());
+        self.table.changes.loads.extend(before.into_keys());
         self.workers.forget_gone(|worker| self.inboxes.get(worker).is_some());
         self.note_gone(now);
     }
@@ -226,7 +224,7 @@ impl<A: Assign> Dispatcher<A> {
             self.inboxes.mark([worker]);
         }
         self.inboxes.note_unheard_of(now, &self.workers);
-        self.table.news.retry = true;
+        self.table.changes.retry = true;
     }
 
     // ---- answers ----
@@ -241,7 +239,7 @@ impl<A: Assign> Dispatcher<A> {
                     self.note_gone(now);
                 }
             }
-            DispatchAnswer::Requests(answer) => self.on_requests(now, id, answer),
+            DispatchAnswer::Orders(answer) => self.on_orders(now, id, answer),
             DispatchAnswer::HistoryHead(answer) => {
                 let news = self.history.answered_head(now, id, answer);
                 self.table.skip_endings(self.history.last_ending(self.config.epoch));
@@ -301,21 +299,21 @@ impl<A: Assign> Dispatcher<A> {
         }
     }
 
-    fn on_requests(&mut self, now: Time, id: RequestId, answer: DocumentAnswer<RequestsDoc>) {
-        let known = self.asked.is_known();
-        let news = self.asked.answered(now, &self.config, id, answer);
+    fn on_orders(&mut self, now: Time, id: RequestId, answer: DocumentAnswer<OrdersDoc>) {
+        let known = self.orders.is_known();
+        let news = self.orders.answered(now, &self.config, id, answer);
         // A queue may have been resumed, or it is known for the first time that it is not paused.
-        self.table.news.retry |= news != RequestsNews::Nothing || known != self.asked.is_known();
+        self.table.changes.retry |= news != OrdersNews::Nothing || known != self.orders.is_known();
         match news {
-            RequestsNews::Nothing => return,
-            RequestsNews::Read => {}
-            RequestsNews::Unreadable => self.counts.rejected += 1,
-            RequestsNews::Superseded => self.ended = true,
+            OrdersNews::Nothing => return,
+            OrdersNews::Read => {}
+            OrdersNews::Unreadable => self.counts.rejected += 1,
+            OrdersNews::Superseded => self.ended = true,
         }
-        let changes = Some(self.asked.changes());
+        let changes = Some(self.orders.changes());
         // The first look tells nothing: whoever has just begun looks at everything anyway.
-        if std::mem::replace(&mut self.changes, changes).is_some_and(|before| Some(before) != changes) {
-            self.news.push(DispatchOutput::Changed);
+        if std::mem::replace(&mut self.changes_told, changes).is_some_and(|before| Some(before) != changes) {
+            self.untold_outputs.push(DispatchOutput::Changed);
         }
     }
 
@@ -332,14 +330,14 @@ impl<A: Assign> Dispatcher<A> {
             Some(InboxNews::Unreadable) => self.counts.rejected += 1,
             Some(InboxNews::Superseded) => self.ended = true,
         }
-        self.table.news.loads.insert(worker.clone());
-        self.table.news.retry = true;
+        self.table.changes.loads.insert(worker.clone());
+        self.table.changes.retry = true;
         self.table.judge_again(worker);
     }
 
     fn reconcile(&mut self, now: Time, worker: &WorkerId) {
         for entry in self.inboxes.entries(worker).to_vec() {
-            let (id, attempt) = entry.key();
+            let (id, dispatch) = entry.key();
             match report(self.table.get(&id), worker, &entry) {
                 Report::Nothing => {}
                 Report::Stray => self.counts.rejected += u64::from(self.ledger.blocked() == 0),
@@ -351,10 +349,10 @@ impl<A: Assign> Dispatcher<A> {
                     self.conclude(now, &id, &outcome, false, why);
                 }
                 Report::Late(kind) => {
-                    let known = !self.inboxes.note_late(worker, (id.clone(), attempt));
+                    let known = !self.inboxes.note_late(worker, (id.clone(), dispatch));
                     // Nobody speaks for a former life, and work that was not begun has no result.
                     if !known && !matches!(kind, OutcomeKind::Abandoned | OutcomeKind::Returned) {
-                        let (attempt, worker) = (entry.number, worker.clone());
+                        let (attempt, worker) = (entry.attempt, worker.clone());
                         self.record_late(now, &id, LateResult { attempt, worker, kind });
                     }
                 }
@@ -363,7 +361,7 @@ impl<A: Assign> Dispatcher<A> {
         let Some(inbox) = self.inboxes.get(worker).filter(|inbox| inbox.is_firm()) else { return };
         // Claimed entries that are missing now: somebody removed them, and nobody will report how they ended.
         let claimed = self.table.out_at(worker).map(Job::record).filter(|r| r.state != JobState::Dispatched);
-        let vanished = claimed.filter(|record| inbox.entry(&record.id, record.attempt).is_none());
+        let vanished = claimed.filter(|record| inbox.entry(&record.id, record.dispatch).is_none());
         let vanished: Vec<JobId> = vanished.map(|record| record.id.clone()).collect();
         for id in vanished {
             self.give_up(now, &id, OutcomeKind::Abandoned, "it vanished from its worker's inbox");
@@ -372,8 +370,9 @@ impl<A: Assign> Dispatcher<A> {
 
     fn claimed(&mut self, now: Time, id: &JobId, state: JobState) {
         let Some(job) = self.table.get(id).filter(|job| job.record().state.may_become(state)) else { return };
-        if job.record().state == JobState::Dispatched && job.record().attempt == 1 {
-            self.news.push(DispatchOutput::Claimed { after_ms: now.since(job.times().known_since) });
+        if job.record().state == JobState::Dispatched && job.record().dispatch == 1 {
+            self.untold_outputs
+                .push(DispatchOutput::Claimed { after_ms: now.since(job.times().known_since) });
         }
         self.change(now, id, Transition::Claim(state));
     }
@@ -387,7 +386,7 @@ impl<A: Assign> Dispatcher<A> {
             self.change(now, id, Transition::Requeue { attempt, pause_ms: 0, reason });
         }
         let Some(job) = self.table.get(id) else { return };
-        self.news.push(DispatchOutput::Update(JobUpdate::late(job.record(), &late)));
+        self.untold_outputs.push(DispatchOutput::Update(JobUpdate::late(job.record(), &late)));
         self.table.record_late(&mut self.ledger, id, late);
     }
 
@@ -404,22 +403,23 @@ impl<A: Assign> Dispatcher<A> {
             self.judge(now);
             self.tell_loads();
             self.assign_waiting(now);
-            let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
+            let changed: Vec<JobId> = self.table.changes.unjudged.iter().cloned().collect();
             changed.iter().for_each(|id| self.retime(now, id));
         }
-        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, notices, requests, .. } =
-            self;
-        inboxes.mark(std::mem::take(&mut table.news.inboxes));
+        let Dispatcher {
+            config, table, ledger, inboxes, workers, orders, history, notices, requests, ..
+        } = self;
+        inboxes.mark(std::mem::take(&mut table.changes.inboxes));
         let (view, sink) = (View { now, wall_ms, config, table, workers }, &mut Sink { requests, out });
         ledger.send(&view, sink);
-        asked.send(now, |ask| is_served(table, ledger, ask), sink);
+        orders.send(now, |order| is_served(table, ledger, order), sink);
         // A shard that cannot be read may hold endings of former epochs.
         let from = if ledger.blocked() == 0 { Epoch(0) } else { config.epoch };
         let from = ledger.is_adopted().then_some(from);
         history.send(&view, |job| job.is_confirmed(ledger), from, notices, sink);
         if history.is_known() {
             let stands = notices.send(&view, history.settled_head(), sink).into_iter();
-            self.news.extend(stands.map(DispatchOutput::Noted));
+            self.untold_outputs.extend(stands.map(DispatchOutput::Noted));
         }
         if ledger.is_adopted() && history.is_known() {
             inboxes.find(now, sink);
@@ -441,9 +441,9 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Finished jobs leave the ledger when there are many of them, and when somebody asks for it.
     fn forget_finished(&mut self, now: Time) {
-        let Dispatcher { config, table, ledger, inboxes, workers, asked, history, wall_ms, .. } = self;
+        let Dispatcher { config, table, ledger, inboxes, workers, orders, history, wall_ms, .. } = self;
         let view = View { now, wall_ms: *wall_ms, config, table, workers };
-        let forgotten = ledger.forget_finished(&view, inboxes, asked, history);
+        let forgotten = ledger.forget_finished(&view, inboxes, orders, history);
         if !forgotten.is_empty() {
             forgotten.iter().for_each(|id| self.table.remove(id));
             self.inboxes.ledger_changed();
@@ -452,11 +452,11 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Admits submissions whose shard this leader owns.
     fn admit(&mut self, now: Time, out: &mut Effects) {
-        for (token, record) in std::mem::take(&mut self.waiting) {
+        for (token, record) in std::mem::take(&mut self.unadmitted) {
             let shard = self.ledger.shard_of(&record.series);
             let answer = match self.ledger.state(shard) {
                 State::Unread | State::Found => {
-                    self.waiting.push((token, record));
+                    self.unadmitted.push((token, record));
                     continue;
                 }
                 State::Blocked => Some(SubmitAnswer::Blocked),
@@ -467,17 +467,17 @@ impl<A: Assign> Dispatcher<A> {
         }
     }
 
-    /// Does what is asked for in the document of requests. What there is no room for waits there.
+    /// Does what is asked for in the document of orders. What there is no room for waits there.
     fn serve(&mut self, now: Time) {
         if self.may_end_jobs() {
             std::mem::take(&mut self.cancels).iter().for_each(|id| self.cancel(now, id));
         }
-        for asked in self.asked.entries().to_vec() {
-            match asked.ask {
-                Ask::Submit(record) => self.create_once(now, unbegun(record)),
-                Ask::Retry(job) => match self.table.get(&job.id).map(Job::record) {
+        for entry in self.orders.entries().to_vec() {
+            match entry.order {
+                Order::Submit(record) => self.create_once(now, unbegun(record)),
+                Order::Retry(job) => match self.table.get(&job.id).map(Job::record) {
                     None => self.create_once(now, job),
-                    // A request that is found twice is served once.
+                    // An order that is found twice is served once.
                     Some(known) if known.may_be_retried() && !is_retried(known, &job) => {
                         let (attempts_max, retries) = (job.limits.attempts_max, job.retries);
                         self.change(now, &job.id, Transition::Retry { attempts_max, retries });
@@ -485,9 +485,9 @@ impl<A: Assign> Dispatcher<A> {
                     Some(_) => {}
                 },
                 // A job that is asked for and called off in the same document is found here, too.
-                Ask::Cancel(id) if self.may_end_jobs() => self.cancel(now, &id),
+                Order::Cancel(id) if self.may_end_jobs() => self.cancel(now, &id),
                 // What is to be removed is forgotten once nothing needs it.
-                Ask::Cancel(_) | Ask::Remove(_) => {}
+                Order::Cancel(_) | Order::Remove(_) => {}
             }
         }
     }
@@ -578,26 +578,27 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Reports what is in the ledger and what was seen in inboxes.
     fn tell(&mut self, out: &mut Effects) {
-        for id in std::mem::take(&mut self.table.news.untold) {
+        for id in std::mem::take(&mut self.table.changes.untold) {
             let Some(job) = self.table.get(&id) else { continue };
             // Unconfirmed changes come back here once they are confirmed.
             let confirmed = job.is_confirmed(&self.ledger);
             let seen = matches!(job.record().state, JobState::Acked | JobState::Running);
             if confirmed {
                 let answers = self.table.take_tokens(&id).into_iter();
-                self.news.extend(answers.map(|(token, answer)| DispatchOutput::Answered(token, answer)));
+                self.untold_outputs
+                    .extend(answers.map(|(token, answer)| DispatchOutput::Answered(token, answer)));
             }
             if let Some(record) = (confirmed || seen).then(|| self.table.tell(&id)).flatten() {
                 self.counts.finished += u64::from(record.state.is_final());
-                self.news.push(DispatchOutput::Update(JobUpdate::of(record)));
+                self.untold_outputs.push(DispatchOutput::Update(JobUpdate::of(record)));
             }
         }
-        out.extend(self.news.drain(..).map(Effect::Output));
+        out.extend(self.untold_outputs.drain(..).map(Effect::Output));
     }
 
     fn end(&mut self, out: &mut Effects) {
         let mut tokens: Vec<u64> =
-            std::mem::take(&mut self.waiting).into_iter().map(|(token, _)| token).collect();
+            std::mem::take(&mut self.unadmitted).into_iter().map(|(token, _)| token).collect();
         let ids: Vec<JobId> = self.jobs().map(|record| record.id.clone()).collect();
         for id in ids {
             tokens.extend(self.table.take_tokens(&id).into_iter().map(|(token, _)| token));
@@ -610,30 +611,30 @@ impl<A: Assign> Dispatcher<A> {
     /// When something is due by time alone. Whatever was due earlier is done, or waits for something else.
     fn due_at(&self) -> Option<Time> {
         let now = self.now;
-        let retries = self.table.news.retry && !self.table.waiting().is_empty();
+        let retries = self.table.changes.retry && !self.table.ready().is_empty();
         let retry = (retries && self.retry_at > now).then_some(self.retry_at);
         let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
         let ledger = self.ledger.due_at(&view);
         let history = self.history.due_at(now, &self.config.history);
         let notices = self.notices.due_at(now);
-        let others = [self.inboxes.due_at(now), self.table.due_at(now), self.asked.due_at(now), notices];
+        let others = [self.inboxes.due_at(now), self.table.due_at(now), self.orders.due_at(now), notices];
         [retry, ledger, history].into_iter().chain(others).flatten().min()
     }
 }
 
 /// Whether the ledger on the store shows what was asked for.
-fn is_served(table: &Table, ledger: &Ledger, ask: &Ask) -> bool {
-    let job = table.get(ask.job());
-    let confirmed = job.is_some_and(|job| job.is_confirmed(ledger)) || Mutant::JobAskedTakenEarly.on();
-    match (ask, job) {
-        (Ask::Submit(_), job) => job.is_some() && confirmed,
-        (Ask::Retry(_), None) => false,
-        (Ask::Retry(asked), Some(job)) => {
+fn is_served(table: &Table, ledger: &Ledger, order: &Order) -> bool {
+    let job = table.get(order.job());
+    let confirmed = job.is_some_and(|job| job.is_confirmed(ledger)) || Mutant::JobOrderTakenEarly.on();
+    match (order, job) {
+        (Order::Submit(_), job) => job.is_some() && confirmed,
+        (Order::Retry(_), None) => false,
+        (Order::Retry(asked), Some(job)) => {
             confirmed && (is_retried(job.record(), asked) || !job.record().may_be_retried())
         }
-        (Ask::Cancel(_) | Ask::Remove(_), None) => ledger.is_adopted(),
-        (Ask::Remove(_), Some(job)) => !job.record().state.is_final(),
-        (Ask::Cancel(_), Some(job)) => confirmed && (job.record().cancel || job.record().state.is_final()),
+        (Order::Cancel(_) | Order::Remove(_), None) => ledger.is_adopted(),
+        (Order::Remove(_), Some(job)) => !job.record().state.is_final(),
+        (Order::Cancel(_), Some(job)) => confirmed && (job.record().cancel || job.record().state.is_final()),
     }
 }
 
@@ -644,7 +645,7 @@ fn is_retried(known: &JobRecord, asked: &JobRecord) -> bool {
 
 /// A new job begins at the beginning.
 fn unbegun(record: JobRecord) -> JobRecord {
-    JobRecord { attempt: 0, unbegun: 0, retries: 0, ..record }
+    JobRecord { dispatch: 0, unbegun: 0, retries: 0, ..record }
 }
 
 impl<A: Assign> Machine for Dispatcher<A> {
@@ -658,7 +659,7 @@ impl<A: Assign> Machine for Dispatcher<A> {
         match input {
             Input::Wake => self.advance(now.at, now.wall_ms, out),
             // Submissions are still answered when it has ended.
-            Input::Command(DispatchCommand::Submit(records)) if self.ended => self.waiting.extend(records),
+            Input::Command(DispatchCommand::Submit(records)) if self.ended => self.unadmitted.extend(records),
             Input::Command(_) | Input::Answer(..) if self.ended => {}
             Input::Command(command) => self.command(now.at, command),
             Input::Answer(id, answer) => self.answer(now.at, id, answer),

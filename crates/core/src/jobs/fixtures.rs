@@ -38,7 +38,7 @@ pub(super) fn config() -> DispatcherConfig {
         entries_max: 4,
         fast_ms: 100,
         slow_ms: 1000,
-        requests_ms: 1_000_000,
+        orders_ms: 1_000_000,
         claim_timeout_ms: 3000,
         margin_ms: 500,
         retire_ms: 5000,

@@ -134,7 +134,7 @@ impl Inboxes {
         }
         let entries = self.entries(worker);
         let is_there = |job: &&Job| {
-            inbox.is_some_and(|inbox| inbox.entry(&job.record().id, job.record().attempt).is_some())
+            inbox.is_some_and(|inbox| inbox.entry(&job.record().id, job.record().dispatch).is_some())
         };
         let coming = table.out_at(worker).filter(|job| !is_there(job));
         let coming = coming.map(|job| entry_weight(job.record().payload.len()));
@@ -146,7 +146,7 @@ impl Inboxes {
     /// Whether nothing of a job is left in the inbox of its last worker.
     pub(super) fn is_gone(&self, job: &Job) -> bool {
         let inbox = job.record().worker.as_ref().and_then(|worker| self.get(worker));
-        inbox.is_none_or(|inbox| inbox.is_without(&job.record().id, job.record().attempt))
+        inbox.is_none_or(|inbox| inbox.is_without(&job.record().id, job.record().dispatch))
     }
 
     // ---- what happened ----
@@ -322,7 +322,7 @@ impl Inboxes {
         let is_missing = |worker: &WorkerId| self.get(worker).and_then(Inbox::serves).is_none();
         let missing = self.seeks < SEEKS && view.workers.active().any(is_missing);
         self.seek_at = None;
-        if missing || (self.wanting && !view.table.waiting().is_empty()) {
+        if missing || (self.wanting && !view.table.ready().is_empty()) {
             self.seek_at = Some(view.now + SEEK.pause_ms(self.seeks));
             self.seeks = self.seeks.saturating_add(1);
             self.send_list(view.now, sink);
@@ -501,11 +501,11 @@ mod tests {
     use crate::id::{Incarnation, Nonce};
     use crate::machine::Effect;
 
-    fn entry(attempt: u32, state: EntryState) -> Entry {
+    fn entry(dispatch: u32, state: EntryState) -> Entry {
         Entry {
             id: name("t1"),
-            attempt,
-            number: attempt,
+            dispatch,
+            attempt: dispatch,
             epoch: Epoch(1),
             dispatched_at: 0,
             queue: name("default"),
@@ -527,7 +527,7 @@ mod tests {
         let by = Incarnation(9);
         let (table, _, id) = table(record("t1"), vec![Transition::Dispatch(name("w1"))]);
         let job = table.get(&id);
-        let says = |worker: &str, attempt, state| report(job, &name(worker), &entry(attempt, state));
+        let says = |worker: &str, dispatch, state| report(job, &name(worker), &entry(dispatch, state));
         assert_eq!(says("w1", 1, EntryState::Dispatched), Report::Nothing);
         assert_eq!(says("w1", 1, EntryState::Acked { by }), Report::Claimed(JobState::Acked));
         assert_eq!(says("w2", 1, EntryState::Running { by }), Report::Nothing, "it is out at w1");

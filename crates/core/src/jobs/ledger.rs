@@ -9,7 +9,7 @@ use super::history::History;
 use super::inboxes::Inboxes;
 use super::lifecycle::kept_until;
 use super::model::{JOB_OBJECT_MAX_WEIGHT, JOB_SERIES_MAX, JobRecord, LedgerDoc, job_shard};
-use super::requests::Requests;
+use super::orders::Orders;
 use super::table::{Job, Table};
 use crate::document::{Document, DocumentAnswer, Op, Rules, State, Unreadable, What, Writer};
 use crate::id::{JobId, SeriesId};
@@ -210,7 +210,7 @@ impl Ledger {
         &mut self,
         view: &View<'_>,
         inboxes: &Inboxes,
-        requests: &Requests,
+        orders: &Orders,
         history: &History,
     ) -> Vec<JobId> {
         let View { now, config, table, .. } = *view;
@@ -219,12 +219,12 @@ impl Ledger {
             let over = |job: &&Job| {
                 let record = job.record();
                 let recorded = record.state.is_final() && job.is_confirmed(self) && history.has(record);
-                // A second request to try it again may still be on its way, and must find it.
-                let unasked = kept_until(job).is_none_or(|until| now >= until);
-                recorded && inboxes.is_gone(job) && requests.is_done_with(record) && unasked
+                // A second order to try it again may still be on its way, and must find it.
+                let settled = kept_until(job).is_none_or(|until| now >= until);
+                recorded && inboxes.is_gone(job) && orders.is_done_with(record) && settled
             };
             let here = |job: &&Job| self.shard_of(&job.record().series) == shard && self.is_owned(shard);
-            let removals = requests.removals().filter_map(|id| table.get(id)).filter(here).filter(over);
+            let removals = orders.removals().filter_map(|id| table.get(id)).filter(here).filter(over);
             let mut gone: BTreeSet<JobId> = removals.map(|job| job.record().id.clone()).collect();
             if self.has_many(view, shard) && now >= self.shards[shard].forget_at {
                 let crowded = table.index().shards[shard].is_crowded();

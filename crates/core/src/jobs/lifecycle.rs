@@ -138,7 +138,7 @@ fn is_expired(job: &Job, now: Time) -> bool {
 
 /// Its entry is gone from an inbox that nobody else can have written: it never ran and never will.
 fn is_withdrawn(job: &Job, inbox: &Inbox) -> bool {
-    let out = inbox.entry(&job.record().id, job.record().attempt).is_none() && inbox.is_firm();
+    let out = inbox.entry(&job.record().id, job.record().dispatch).is_none() && inbox.is_firm();
     out || Mutant::JobWithdrawnUnwritten.on()
 }
 

@@ -205,7 +205,7 @@ impl Progress {
 /// A result that came too late.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LateResult {
-    /// The attempt it belongs to.
+    /// The attempt it belongs to, counting only those that were begun.
     pub attempt: u32,
     /// The worker that reported it.
     pub worker: WorkerId,
@@ -245,8 +245,8 @@ pub struct JobRecord {
     /// The present state, as far as the leader knows.
     pub state: JobState,
     /// The number of its last dispatch; 0 before the first. Never used twice.
-    pub attempt: u32,
-    /// How many of these were never begun, because they were withdrawn or given back. They do not count against its
+    pub dispatch: u32,
+    /// How many dispatches were never begun, because they were withdrawn or given back. They do not count against its
     /// attempts.
     pub unbegun: u32,
     /// How often somebody had it tried again after it was dead.
@@ -294,7 +294,7 @@ impl JobRecord {
             submitted_ms: 0,
             not_before_ms: 0,
             state: JobState::Queued,
-            attempt: 0,
+            dispatch: 0,
             unbegun: 0,
             retries: 0,
             worker: None,
@@ -319,7 +319,7 @@ impl JobRecord {
 
     /// How many attempts count against the limit.
     pub fn begun(&self) -> u32 {
-        self.attempt.saturating_sub(self.unbegun)
+        self.dispatch.saturating_sub(self.unbegun)
     }
 
     /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in a shard.
@@ -375,10 +375,10 @@ pub enum EntryState {
 pub struct Entry {
     /// The id of the job.
     pub id: JobId,
-    /// The number of the dispatch; see [`JobRecord::attempt`].
-    pub attempt: u32,
+    /// The number of the dispatch; see [`JobRecord::dispatch`].
+    pub dispatch: u32,
     /// Which attempt it is, counting only those that were begun: never more than the job may have.
-    pub number: u32,
+    pub attempt: u32,
     /// The epoch of the leader responsible for it.
     pub epoch: Epoch,
     /// When that leader stamped it, in ms on its wall clock. Affects only a fence's grace, which it can only shorten.
@@ -400,9 +400,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The job id and attempt number, which identify the entry.
+    /// The job id and the number of the dispatch, which identify the entry.
     pub fn key(&self) -> (JobId, u32) {
-        (self.id.clone(), self.attempt)
+        (self.id.clone(), self.dispatch)
     }
 
     /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in an inbox, including its result.

@@ -1,12 +1,12 @@
-//! The submitter: appends what a process asks of the leader to the document of requests.
+//! The submitter: appends what a process asks of the leader to the document of orders.
 //!
 //! It batches: everything that is asked while a write is under way goes out with the next one. A call is written whole or not at
 //! all. A write without an answer is looked for before anything is written again: its batch is in the document, or among those
 //! the leader has served, or it never landed and never will.
 
-use super::asked::{Ask, Asked, RequestsDoc};
 use super::model::JOB_OBJECT_MAX_WEIGHT;
 use super::next_request;
+use super::orders::{BatchedOrder, Order, OrdersDoc};
 use crate::document::{
     BackOff, Content, Document, DocumentAnswer, DocumentRequest, Op, Rules, Unreadable, What, Writer,
 };
@@ -23,15 +23,15 @@ const COLLECT_MS: u64 = 25;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SubmitterCommand {
-    /// Asks for all of this, or for nothing if there is no room. The answer comes under this token.
-    Ask { token: u64, asks: Vec<Ask> },
+    /// Writes all of these, or none if there is no room. The answer comes under this token.
+    Order { token: u64, orders: Vec<Order> },
 }
 
 /// What became of a call.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum AskAnswer {
+pub enum OrderAnswer {
     /// The document has it, or the leader has already taken it up: nothing loses it any more. These jobs were asked for before.
-    Asked { known: BTreeSet<JobId> },
+    Accepted { known: BTreeSet<JobId> },
     /// There is no room for it. Nothing was written.
     Full,
     /// The document cannot be read, and is left alone. Nothing was written.
@@ -45,7 +45,7 @@ pub enum AskAnswer {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SubmitterOutput {
     pub token: u64,
-    pub answer: AskAnswer,
+    pub answer: OrderAnswer,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -53,7 +53,7 @@ struct Call {
     token: u64,
     /// The batches it was written with that may have landed, or still may.
     batches: Vec<Nonce>,
-    asks: Vec<Ask>,
+    orders: Vec<Order>,
     known: BTreeSet<JobId>,
     until: Time,
 }
@@ -63,7 +63,7 @@ pub struct Submitter {
     me: Incarnation,
     patience_ms: u64,
     document: Document,
-    content: Content<RequestsDoc>,
+    content: Content<OrdersDoc>,
     calls: Vec<Call>,
     /// Until when calls are only collected.
     collect_until: Time,
@@ -97,7 +97,7 @@ impl Submitter {
         self.calls.is_empty()
     }
 
-    fn answer(&mut self, which: impl Fn(&Call) -> Option<AskAnswer>, out: &mut Vec<Out<Submitter>>) {
+    fn answer(&mut self, which: impl Fn(&Call) -> Option<OrderAnswer>, out: &mut Vec<Out<Submitter>>) {
         self.calls.retain(|call| match which(call) {
             Some(answer) => {
                 out.push(Effect::Output(SubmitterOutput { token: call.token, answer }));
@@ -111,7 +111,7 @@ impl Submitter {
         &mut self,
         now: Time,
         id: RequestId,
-        answer: DocumentAnswer<RequestsDoc>,
+        answer: DocumentAnswer<OrdersDoc>,
         out: &mut Vec<Out<Submitter>>,
     ) {
         let (settled, body) = self.document.answered(now, id, answer);
@@ -123,8 +123,8 @@ impl Submitter {
             What::Landed { .. } | What::Loaded | What::Shared | What::Same | What::Empty => {
                 self.note_landed(out);
             }
-            What::Blocked { .. } => self.refuse(AskAnswer::Blocked, out),
-            What::Failed { denied: true, .. } => self.refuse(AskAnswer::Denied, out),
+            What::Blocked { .. } => self.refuse(OrderAnswer::Blocked, out),
+            What::Failed { denied: true, .. } => self.refuse(OrderAnswer::Denied, out),
             What::Nothing
             | What::Failed { .. }
             | What::Overtaken(_)
@@ -134,7 +134,7 @@ impl Submitter {
     }
 
     /// Answers the calls of which certainly nothing was written.
-    fn refuse(&mut self, answer: AskAnswer, out: &mut Vec<Out<Submitter>>) {
+    fn refuse(&mut self, answer: OrderAnswer, out: &mut Vec<Out<Submitter>>) {
         self.answer(|call| call.batches.is_empty().then(|| answer.clone()), out);
     }
 
@@ -145,7 +145,7 @@ impl Submitter {
         }
         let doc = self.content.get().cloned().unwrap_or_default();
         let landed = |call: &Call| call.batches.iter().any(|batch| doc.has(*batch));
-        self.answer(|call| landed(call).then(|| AskAnswer::Asked { known: call.known.clone() }), out);
+        self.answer(|call| landed(call).then(|| OrderAnswer::Accepted { known: call.known.clone() }), out);
         self.calls.iter_mut().for_each(|call| call.batches.clear());
     }
 
@@ -155,7 +155,10 @@ impl Submitter {
 
     fn advance(&mut self, now: Time, out: &mut Vec<Out<Submitter>>) {
         let in_doubt = |call: &Call| !call.batches.is_empty();
-        self.answer(|call| (now >= call.until).then(|| AskAnswer::GivenUp { in_doubt: in_doubt(call) }), out);
+        self.answer(
+            |call| (now >= call.until).then(|| OrderAnswer::GivenUp { in_doubt: in_doubt(call) }),
+            out,
+        );
         if self.calls.is_empty() || self.document.is_busy() || now < self.send_at() {
             return;
         }
@@ -166,11 +169,13 @@ impl Submitter {
         let batch = Nonce { incarnation: self.me, sequence: self.batches + 1 };
         let mut full = BTreeSet::new();
         for call in &mut self.calls {
-            let known = |ask: &Ask| matches!(ask, Ask::Submit(record) if new.submits(&record.id));
-            call.known = call.asks.iter().filter(|ask| known(ask)).map(|ask| ask.job().clone()).collect();
-            let fresh = call.asks.iter().filter(|ask| !known(ask));
-            let fresh: Vec<Asked> = fresh.map(|ask| Asked { batch, ask: ask.clone() }).collect();
-            let weight: usize = fresh.iter().map(|asked| asked.ask.weight()).sum();
+            let known = |order: &Order| matches!(order, Order::Submit(record) if new.submits(&record.id));
+            call.known =
+                call.orders.iter().filter(|order| known(order)).map(|order| order.job().clone()).collect();
+            let fresh = call.orders.iter().filter(|order| !known(order));
+            let fresh: Vec<BatchedOrder> =
+                fresh.map(|order| BatchedOrder { batch, order: order.clone() }).collect();
+            let weight: usize = fresh.iter().map(|entry| entry.order.weight()).sum();
             if new.weight() + weight > JOB_OBJECT_MAX_WEIGHT {
                 full.insert(call.token);
             } else {
@@ -178,8 +183,8 @@ impl Submitter {
                 call.batches.push(batch);
             }
         }
-        self.answer(|call| full.contains(&call.token).then_some(AskAnswer::Full), out);
-        let added = new.entries.iter().any(|asked| asked.batch == batch);
+        self.answer(|call| full.contains(&call.token).then_some(OrderAnswer::Full), out);
+        let added = new.entries.iter().any(|entry| entry.batch == batch);
         if added {
             self.batches += 1;
             self.document.touch();
@@ -187,10 +192,10 @@ impl Submitter {
             return self.send(now, Some(body), out);
         }
         // All of it is there already.
-        self.answer(|call| Some(AskAnswer::Asked { known: call.known.clone() }), out);
+        self.answer(|call| Some(OrderAnswer::Accepted { known: call.known.clone() }), out);
     }
 
-    fn send(&mut self, now: Time, body: Option<RequestsDoc>, out: &mut Vec<Out<Submitter>>) {
+    fn send(&mut self, now: Time, body: Option<OrdersDoc>, out: &mut Vec<Out<Submitter>>) {
         let sent = next_request(&mut self.requests, &mut self.document, now, body.is_some());
         let Some((id, op)) = sent else { return };
         debug_assert!(body.is_some() || !matches!(op, Op::Write { .. }));
@@ -200,7 +205,7 @@ impl Submitter {
 
 impl Machine for Submitter {
     type Command = SubmitterCommand;
-    type Request = DocumentRequest<RequestsDoc>;
+    type Request = DocumentRequest<OrdersDoc>;
     type Output = SubmitterOutput;
 
     fn handle(&mut self, now: Now, input: In<Self>, out: &mut Vec<Out<Self>>) {
@@ -208,13 +213,13 @@ impl Machine for Submitter {
         self.unsettled = !matches!(input, Input::Wake);
         match input {
             Input::Wake => self.advance(now.at, out),
-            Input::Command(SubmitterCommand::Ask { token, asks }) => {
+            Input::Command(SubmitterCommand::Order { token, orders }) => {
                 // What was seen for the last call may be old. It is looked at first; a write would only be refused.
                 if self.calls.is_empty() {
                     self.document.refresh();
                 }
                 let until = now.at + self.patience_ms;
-                self.calls.push(Call { token, batches: Vec::new(), asks, known: BTreeSet::new(), until });
+                self.calls.push(Call { token, batches: Vec::new(), orders, known: BTreeSet::new(), until });
             }
             Input::Answer(id, answer) => self.on_answer(now.at, id, answer, out),
         }

@@ -17,7 +17,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(super) use index::{Class, Index, News, Place};
+pub(super) use index::{Changes, Class, Index, Place};
 pub(super) use transition::{AttemptEnd, Clocks, Times, Transition, Withdraw};
 
 /// Only the table changes it.
@@ -35,7 +35,7 @@ pub(super) struct Job {
     tokens: Vec<(u64, SubmitAnswer)>,
     told: Option<(JobState, u32)>,
     timer: Option<Time>,
-    /// The attempts whose results count, as far as this leader knows: found in an inbox once more, they are not late.
+    /// The dispatches whose results count, as far as this leader knows: found in an inbox once more, they are not late.
     counted: Vec<(WorkerId, u32)>,
 }
 
@@ -57,18 +57,18 @@ impl Job {
         ledger.is_confirmed(self.shard, self.revision)
     }
 
-    /// Whether this attempt at this worker is the one that counts.
-    pub(super) fn is_current(&self, worker: &WorkerId, attempt: u32) -> bool {
-        self.record.state.is_out() && self.is_last(worker, attempt)
+    /// Whether this dispatch to this worker is the one that counts.
+    pub(super) fn is_current(&self, worker: &WorkerId, dispatch: u32) -> bool {
+        self.record.state.is_out() && self.is_last(worker, dispatch)
     }
 
-    fn is_last(&self, worker: &WorkerId, attempt: u32) -> bool {
-        self.record.attempt == attempt && self.record.worker.as_ref() == Some(worker)
+    fn is_last(&self, worker: &WorkerId, dispatch: u32) -> bool {
+        self.record.dispatch == dispatch && self.record.worker.as_ref() == Some(worker)
     }
 
-    /// Whether the result of this attempt was applied.
-    pub(super) fn has_counted(&self, worker: &WorkerId, attempt: u32) -> bool {
-        self.counted.iter().any(|(by, counted)| by == worker && *counted == attempt)
+    /// Whether the result of this dispatch was applied.
+    pub(super) fn has_counted(&self, worker: &WorkerId, dispatch: u32) -> bool {
+        self.counted.iter().any(|(by, counted)| by == worker && *counted == dispatch)
     }
 
     /// Whether it can be given to a worker.
@@ -81,17 +81,17 @@ impl Job {
         self.record.worker.as_ref().filter(|_| self.record.state.is_out())
     }
 
-    /// What a worker reports about itself is in its inbox. The ledger does not repeat it: that saves two writes per job, and a
-    /// new leader reads the inboxes anyway.
-    fn become_claimed(&mut self, now: Time, state: JobState) {
+    /// Every state begins here.
+    fn enter(&mut self, now: Time, state: JobState) {
         self.record.state = state;
         self.times.state_since = now;
         // Too late to take it back.
         self.withdraw = None;
     }
 
-    fn become_recorded(&mut self, now: Time, epoch: Epoch, state: JobState, reason: &str) {
-        self.become_claimed(now, state);
+    /// A state of which the ledger says who decided it, and why.
+    fn enter_recorded(&mut self, now: Time, epoch: Epoch, state: JobState, reason: &str) {
+        self.enter(now, state);
         self.record.epoch = epoch;
         self.record.reason = Arc::from(reason);
     }
@@ -107,7 +107,7 @@ impl Job {
             AttemptEnd::Ended { result, given_up } => {
                 self.record.result = result;
                 self.record.given_up |= given_up;
-                let this = self.record.worker.clone().map(|worker| (worker, self.record.attempt));
+                let this = self.record.worker.clone().map(|worker| (worker, self.record.dispatch));
                 self.counted.extend(this.filter(|_| !given_up));
                 self.times.waits_since = now;
             }
@@ -122,7 +122,7 @@ pub(super) struct Table {
     endings: u64,
     jobs: BTreeMap<JobId, Job>,
     index: Index,
-    pub(super) news: News,
+    pub(super) changes: Changes,
     /// By shard: the jobs that changed after its confirmed revision.
     unconfirmed: Vec<BTreeSet<JobId>>,
 }
@@ -134,7 +134,7 @@ impl Table {
             endings: 0,
             jobs: BTreeMap::new(),
             index: Index::of(shards, [].into_iter()),
-            news: News::default(),
+            changes: Changes::default(),
             unconfirmed: vec![BTreeSet::new(); shards],
         }
     }
@@ -166,9 +166,9 @@ impl Table {
         self.index.out.get(worker).map_or(0, BTreeSet::len)
     }
 
-    /// The jobs of each class that wait for a worker, in their order.
-    pub(super) fn waiting(&self) -> &BTreeMap<Class, BTreeSet<Place>> {
-        &self.index.waiting
+    /// The jobs of each class that can be given to a worker, in their order.
+    pub(super) fn ready(&self) -> &BTreeMap<Class, BTreeSet<Place>> {
+        &self.index.ready
     }
 
     /// The next time after now at which a job has to be judged.
@@ -193,21 +193,23 @@ impl Table {
         let allowed = from.may_become(to) || retried || Mutant::JobLateResultReopens.on();
         assert!(allowed, "{id}: {from:?} cannot become {to:?}");
         self.index.take(job);
-        self.news.left(job);
+        self.changes.left(job);
+        // What a worker reports about itself is in its inbox. The ledger does not repeat it: that saves two writes per job, and a
+        // new leader reads the inboxes anyway.
         let recorded = !matches!(transition, Transition::Claim(_));
         match transition {
             Transition::Dispatch(worker) => {
-                job.record.attempt += 1;
+                job.record.dispatch += 1;
                 job.record.worker = Some(worker);
                 job.record.given_up = false;
                 job.record.began_ms = 0;
-                job.become_recorded(now, epoch, to, "");
+                job.enter_recorded(now, epoch, to, "");
             }
             Transition::Claim(state) => {
                 if job.record.began_ms == 0 {
                     job.record.began_ms = clocks.wall_ms;
                 }
-                job.become_claimed(now, state);
+                job.enter(now, state);
             }
             Transition::Requeue { attempt, pause_ms, reason } => {
                 job.end_attempt(now, attempt);
@@ -217,7 +219,7 @@ impl Table {
                     // The next leader keeps to the pause, too.
                     job.record.not_before_ms = clocks.in_ms(pause_ms);
                 }
-                job.become_recorded(now, epoch, to, &reason);
+                job.enter_recorded(now, epoch, to, &reason);
             }
             Transition::Retry { attempts_max, retries } => {
                 job.record.limits.attempts_max = attempts_max;
@@ -228,11 +230,11 @@ impl Table {
                 (job.record.ending, job.record.began_ms, job.record.ended_ms) = (0, 0, 0);
                 job.times = Times { known_since: now, state_since: now, waits_since: now, not_before: now };
                 job.pausing = false;
-                job.become_recorded(now, epoch, to, "");
+                job.enter_recorded(now, epoch, to, "");
             }
             Transition::End { attempt, reason, .. } => {
                 job.end_attempt(now, attempt);
-                job.become_recorded(now, epoch, to, &reason);
+                job.enter_recorded(now, epoch, to, &reason);
                 self.endings += 1;
                 (job.record.ending, job.record.ended_ms) = (self.endings, clocks.wall_ms);
                 if !job.record.may_be_retried() {
@@ -241,7 +243,7 @@ impl Table {
             }
         }
         self.index.put(job);
-        self.news.came(job);
+        self.changes.came(job);
         if recorded {
             self.touch(ledger, id);
         }
@@ -298,7 +300,7 @@ impl Table {
             if record.epoch == self.epoch {
                 self.endings = self.endings.max(record.ending);
             }
-            let told = Some((record.state, record.attempt));
+            let told = Some((record.state, record.dispatch));
             self.insert(ledger, clocks, record, told);
         }
     }
@@ -307,7 +309,7 @@ impl Table {
         self.remove(&record.id);
         let (now, not_before) = (clocks.now, clocks.at(record.not_before_ms));
         // A former leader has applied it, unless it gave the attempt up.
-        let last = record.worker.clone().map(|worker| (worker, record.attempt));
+        let last = record.worker.clone().map(|worker| (worker, record.dispatch));
         let job = Job {
             counted: last.filter(|_| !record.state.is_out() && !record.given_up).into_iter().collect(),
             shard: ledger.shard_of(&record.series),
@@ -321,14 +323,14 @@ impl Table {
             timer: None,
         };
         self.index.put(&job);
-        self.news.came(&job);
+        self.changes.came(&job);
         self.jobs.insert(job.record.id.clone(), job);
     }
 
     pub(super) fn remove(&mut self, id: &JobId) {
         let Some(job) = self.jobs.remove(id) else { return };
         self.index.take(&job);
-        self.news.left(&job);
+        self.changes.left(&job);
         self.unconfirmed[job.shard].remove(id);
     }
 
@@ -336,7 +338,7 @@ impl Table {
     pub(super) fn submitted_again(&mut self, id: &JobId, token: Option<u64>) -> bool {
         let Some(job) = self.jobs.get_mut(id) else { return false };
         job.tokens.extend(token.map(|token| (token, SubmitAnswer::Exists)));
-        self.news.untold.insert(id.clone());
+        self.changes.untold.insert(id.clone());
         true
     }
 
@@ -368,7 +370,7 @@ impl Table {
 
     /// Says why a job waits. The reason goes to the store with the next write of its shard, or with one of its own if it lasts.
     pub(super) fn explain(&mut self, ledger: &mut Ledger, now: Time, id: &JobId, reason: &str) {
-        self.news.fresh.remove(id);
+        self.changes.fresh.remove(id);
         let Some(job) = self.jobs.get_mut(id) else { return };
         if job.record.state == JobState::Queued && *job.record.reason != *reason {
             job.record.reason = Arc::from(reason);
@@ -390,21 +392,21 @@ impl Table {
         let Some(job) = self.jobs.get_mut(id) else { return };
         job.revision = ledger.touch(job.shard);
         self.unconfirmed[job.shard].insert(id.clone());
-        self.news.changed.insert(id.clone());
-        self.news.inboxes.extend(job.record.worker.clone());
+        self.changes.unjudged.insert(id.clone());
+        self.changes.inboxes.extend(job.record.worker.clone());
     }
 
-    // ---- news ----
+    // ---- changes ----
 
     /// More of a shard is on the store than before.
     pub(super) fn confirmed(&mut self, ledger: &Ledger, shard: usize) {
-        let (jobs, news) = (&self.jobs, &mut self.news);
+        let (jobs, changes) = (&self.jobs, &mut self.changes);
         self.unconfirmed[shard].retain(|id| {
             let Some(job) = jobs.get(id) else { return false };
             let confirmed = job.is_confirmed(ledger);
             if confirmed {
-                news.inboxes.extend(job.record.worker.clone());
-                news.untold.insert(id.clone());
+                changes.inboxes.extend(job.record.worker.clone());
+                changes.untold.insert(id.clone());
             }
             !confirmed
         });
@@ -417,12 +419,12 @@ impl Table {
 
     /// What is known of a worker has changed: its jobs are judged again.
     pub(super) fn judge_again(&mut self, worker: &WorkerId) {
-        self.news.changed.extend(self.index.out.get(worker).into_iter().flatten().cloned());
+        self.changes.unjudged.extend(self.index.out.get(worker).into_iter().flatten().cloned());
     }
 
     /// The jobs that changed, and those whose time has come.
     pub(super) fn take_changed(&mut self, now: Time) -> BTreeSet<JobId> {
-        let mut ids = std::mem::take(&mut self.news.changed);
+        let mut ids = std::mem::take(&mut self.changes.unjudged);
         let due = self.index.timers.iter().take_while(|(at, _)| *at <= now);
         let due: Vec<JobId> = due.map(|(_, id)| id.clone()).collect();
         for id in due {
@@ -439,7 +441,7 @@ impl Table {
             self.index.take(job);
             job.pausing = false;
             self.index.put(job);
-            self.news.came(job);
+            self.changes.came(job);
         }
     }
 
@@ -450,7 +452,7 @@ impl Table {
     /// The job as it is now, unless that was told before.
     pub(super) fn tell(&mut self, id: &JobId) -> Option<&JobRecord> {
         let job = self.jobs.get_mut(id)?;
-        let now = Some((job.record.state, job.record.attempt));
+        let now = Some((job.record.state, job.record.dispatch));
         (std::mem::replace(&mut job.told, now) != now).then_some(&job.record)
     }
 }
@@ -509,7 +511,7 @@ mod tests {
             }
             assert_eq!(table.index, Index::of(2, table.iter()), "at {now}");
             let is_ready = |id: &JobId| table.get(id).is_some_and(Job::is_ready);
-            assert!(table.news.fresh.iter().all(is_ready), "at {now}");
+            assert!(table.changes.fresh.iter().all(is_ready), "at {now}");
             let unmarked = |job: &&Job| {
                 !job.is_confirmed(&ledger) && !table.unconfirmed[job.shard].contains(&job.record.id)
             };
@@ -532,7 +534,7 @@ mod tests {
         let transitions = vec![dispatch(), requeue(AttemptEnd::Withdrawn), dispatch()];
         let (mut table, mut ledger, id) = table(record("t1"), transitions);
         let job = table.get(&id).expect("it is there");
-        assert_eq!((job.record.attempt, job.record.begun(), job.times.waits_since), (2, 1, Time(0)));
+        assert_eq!((job.record.dispatch, job.record.begun(), job.times.waits_since), (2, 1, Time(0)));
         table.change(&mut ledger, at(4000), &id, Transition::Claim(JobState::Running));
         table.change(&mut ledger, at(5000), &id, requeue(AttemptEnd::Returned));
         let job = table.get(&id).expect("it is there");

@@ -119,10 +119,10 @@ impl From<JobAnswer> for RunAnswer {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scheduler<S> {
     planner: Planner<S>,
-    /// Requests that wait in their schedules.
-    waiting: BTreeMap<ScheduleId, Vec<JobId>>,
-    /// Requests that do not wait.
-    asked: Vec<(ScheduleId, JobId)>,
+    /// Jobs requested in the objects of their schedules: they wait there.
+    requested: BTreeMap<ScheduleId, Vec<JobId>>,
+    /// Jobs requested of this leader, which do not wait.
+    run_now: Vec<(ScheduleId, JobId)>,
     /// The jobs of all schedules were observed.
     observed: bool,
     /// The round under way.
@@ -145,8 +145,8 @@ impl<S> Default for Scheduler<S> {
     fn default() -> Scheduler<S> {
         Scheduler {
             planner: Planner::default(),
-            waiting: BTreeMap::new(),
-            asked: Vec::new(),
+            requested: BTreeMap::new(),
+            run_now: Vec::new(),
             observed: false,
             round: None,
             held: Vec::new(),
@@ -172,14 +172,14 @@ impl<S: Planned + Clone> Scheduler<S> {
                 let id = schedule.id().clone();
                 self.observed &= self.planner.schedules().contains_key(&id);
                 match requested.is_empty() {
-                    true => self.waiting.remove(&id),
-                    false => self.waiting.insert(id, requested),
+                    true => self.requested.remove(&id),
+                    false => self.requested.insert(id, requested),
                 };
                 self.planner.put(schedule);
             }
             SchedulerCommand::Remove(id) => {
                 self.planner.remove(&id);
-                self.waiting.remove(&id);
+                self.requested.remove(&id);
                 self.refused.remove(&id);
             }
             SchedulerCommand::Note { .. } | SchedulerCommand::Observe(_) if self.round.is_some() => {
@@ -187,14 +187,14 @@ impl<S: Planned + Clone> Scheduler<S> {
             }
             SchedulerCommand::Note { schedule, job, open } => self.planner.note(&schedule, &job, open),
             SchedulerCommand::Observe(jobs) => self.observe(&jobs, out),
-            SchedulerCommand::RunNow { schedule, job } => self.asked.push((schedule, job)),
+            SchedulerCommand::RunNow { schedule, job } => self.run_now.push((schedule, job)),
         }
     }
 
     fn observe(&mut self, jobs: &[ObservedJob], out: &mut Vec<Out<Self>>) {
         self.observed = true;
         self.planner.observe(jobs.iter().map(|job| (&job.series, &job.id, job.watermark, job.open)));
-        if self.waiting.is_empty() && self.asked.is_empty() {
+        if self.requested.is_empty() && self.run_now.is_empty() {
             return;
         }
         // A request whose job exists needs no room.
@@ -206,9 +206,9 @@ impl<S: Planned + Clone> Scheduler<S> {
             }
             wanted
         };
-        self.asked.retain(|(schedule, job)| still_wanted(schedule, job));
-        self.waiting.iter_mut().for_each(|(schedule, jobs)| jobs.retain(|job| still_wanted(schedule, job)));
-        self.waiting.retain(|_, jobs| !jobs.is_empty());
+        self.run_now.retain(|(schedule, job)| still_wanted(schedule, job));
+        self.requested.iter_mut().for_each(|(schedule, jobs)| jobs.retain(|job| still_wanted(schedule, job)));
+        self.requested.retain(|_, jobs| !jobs.is_empty());
     }
 
     fn answered(&mut self, now: Time, answers: &[JobAnswer], out: &mut Vec<Out<Self>>) {
@@ -246,16 +246,16 @@ impl<S: Planned + Clone> Scheduler<S> {
         if answer != JobAnswer::Created {
             self.planner.release(schedule, job);
         }
-        let waiting = self.waiting.get_mut(schedule).filter(|jobs| jobs.contains(job));
-        match waiting {
+        let requested = self.requested.get_mut(schedule).filter(|jobs| jobs.contains(job));
+        match requested {
             // It goes on waiting.
             Some(_) if answer == JobAnswer::Refused => {}
             Some(jobs) => jobs.retain(|other| other != job),
             None => {}
         }
-        let asked = self.asked.len();
-        self.asked.retain(|(_, other)| other != job);
-        if answer != JobAnswer::Refused || self.asked.len() < asked {
+        let asked = self.run_now.len();
+        self.run_now.retain(|(_, other)| other != job);
+        if answer != JobAnswer::Refused || self.run_now.len() < asked {
             out.push(told(schedule, job, answer.into()));
         }
     }
@@ -280,18 +280,18 @@ impl<S: Planned + Clone> Scheduler<S> {
             jobs.push(NewJob { schedule: known, id, due_ms: wall_ms, late_ms: 0, requested: true });
             None
         };
-        self.asked.retain(|(schedule, job)| match take(&mut self.planner, schedule, job) {
+        self.run_now.retain(|(schedule, job)| match take(&mut self.planner, schedule, job) {
             Some(answer) => {
                 out.push(told(schedule, job, answer));
                 false
             }
             None => true,
         });
-        for (schedule, waiting) in &mut self.waiting {
+        for (schedule, requested) in &mut self.requested {
             if self.refused.contains(schedule) {
                 continue;
             }
-            waiting.retain(|job| match take(&mut self.planner, schedule, job) {
+            requested.retain(|job| match take(&mut self.planner, schedule, job) {
                 Some(RunAnswer::Existed) => {
                     out.push(told(schedule, job, RunAnswer::Existed));
                     false

@@ -39,18 +39,18 @@ pub(crate) fn config() -> ClaimerConfig {
     }
 }
 
-/// `t1/2`: the second attempt of a job.
+/// `t1/2`: the second dispatch of a job.
 pub(crate) fn key(text: &str) -> (JobId, u32) {
-    let (id, attempt) = text.split_once('/').expect("id/attempt");
-    (JobId::new(id).expect("valid"), attempt.parse().expect("a number"))
+    let (id, dispatch) = text.split_once('/').expect("id/dispatch");
+    (JobId::new(id).expect("valid"), dispatch.parse().expect("a number"))
 }
 
 pub(crate) fn entry(name: &str, state: EntryState) -> Entry {
-    let (id, attempt) = key(name);
+    let (id, dispatch) = key(name);
     Entry {
         id,
-        attempt,
-        number: attempt,
+        dispatch,
+        attempt: dispatch,
         epoch: Epoch(3),
         dispatched_at: 0,
         queue: QueueName::default(),
@@ -78,7 +78,7 @@ pub(crate) fn shown(entry: &Entry) -> String {
             outcome.kind.as_str().to_owned()
         }
     };
-    format!("{}/{} {state}", entry.id, entry.attempt)
+    format!("{}/{} {state}", entry.id, entry.dispatch)
 }
 
 pub(crate) fn read_answer(id: RequestId, read: Read<InboxDoc>) -> In<Claimer> {
@@ -120,15 +120,15 @@ impl Driver {
                 assert!(self.open.replace((id, write)).is_none(), "one at a time");
                 words
             }
-            Effect::Output(ClaimerOutput::Run { id, attempt, epoch, kind, payload, timeout_ms, .. }) => {
+            Effect::Output(ClaimerOutput::Run { id, dispatch, epoch, kind, payload, timeout_ms, .. }) => {
                 assert_eq!((epoch, kind.as_str(), &*payload, timeout_ms), (Epoch(3), "k", &b"x"[..], 1000));
-                format!("run {id}/{attempt}")
+                format!("run {id}/{dispatch}")
             }
-            Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: false }) => {
-                format!("call off {id}/{attempt}")
+            Effect::Output(ClaimerOutput::Cancel { id, dispatch, dropped: false }) => {
+                format!("call off {id}/{dispatch}")
             }
-            Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: true }) => {
-                format!("drop {id}/{attempt}")
+            Effect::Output(ClaimerOutput::Cancel { id, dispatch, dropped: true }) => {
+                format!("drop {id}/{dispatch}")
             }
             Effect::Output(ClaimerOutput::Drained) => "drained".to_owned(),
         }
@@ -193,7 +193,7 @@ impl Driver {
         self.inbox.entries = entries;
         self.stamp.nonce.sequence += 1000;
         let refused =
-            fenced.iter().map(|name| key(name)).map(|(id, attempt)| (id, attempt, Epoch(3))).collect();
+            fenced.iter().map(|name| key(name)).map(|(id, dispatch)| (id, dispatch, Epoch(3))).collect();
         let (id, write) = self.open.take().expect("something was asked for");
         assert!(write.is_none(), "it was a write");
         let read = self.stands();
@@ -226,9 +226,9 @@ impl Driver {
     }
 
     pub(crate) fn ended(&mut self, now: u64, name: &str, kind: OutcomeKind) -> Vec<String> {
-        let (id, attempt) = key(name);
+        let (id, dispatch) = key(name);
         let outcome = Outcome::bare(kind);
-        self.tell(now, Input::Command(ClaimerCommand::Ended { id, attempt, outcome }))
+        self.tell(now, Input::Command(ClaimerCommand::Ended { id, dispatch, outcome }))
     }
 
     /// One that has claimed these and, as far as there is room, runs them.

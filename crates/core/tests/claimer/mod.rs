@@ -546,9 +546,9 @@ fn the_next_life_opens_what_the_former_closed() {
 fn qu6_how_far_an_attempt_is_is_written_now_and_then() {
     let mut driver = Driver::busy(1000, &["t1/1", "t2/1"]);
     let says = |driver: &mut Driver, now, percent| {
-        let (id, attempt) = ("t1".parse().expect("valid"), 1);
+        let (id, dispatch) = ("t1".parse().expect("valid"), 1);
         let progress = Progress::new(percent, "copying");
-        driver.tell(now, Input::Command(ClaimerCommand::Progress { id, attempt, progress }))
+        driver.tell(now, Input::Command(ClaimerCommand::Progress { id, dispatch, progress }))
     };
     let written =
         |driver: &Driver| driver.inbox.entries[0].progress.as_ref().map(|progress| progress.percent);

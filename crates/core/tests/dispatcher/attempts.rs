@@ -35,7 +35,7 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
         }
     }
     assert_eq!(pauses, [0, 100, 200, 400]);
-    assert_eq!((driver.state("t1"), driver.record("t1").attempt), (JobState::Failed, 4));
+    assert_eq!((driver.state("t1"), driver.record("t1").dispatch), (JobState::Failed, 4));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_result_that_counted_is_not_late_when_it_is_seen_once_more() {
     driver.pass(3000);
     assert_eq!((driver.state("t2"), late(&driver)), (JobState::Succeeded, (0, 0)));
     // Nor does a new leader call it late that tries the job again before it has read that inbox.
-    let before = JobRecord { attempt: 1, worker: Some(name("w1")), ..limited("t1", limits) };
+    let before = JobRecord { dispatch: 1, worker: Some(name("w1")), ..limited("t1", limits) };
     let busy = inbox(vec![failed(), entry("t2/1", running())]);
     let mut next = Driver::after(vec![before, out("t2", "w1", JobState::Running)], vec![("w1", busy)]);
     next.serve();
@@ -89,7 +89,7 @@ fn no_pause_is_longer_than_ten_minutes() {
         (limits.attempts_max, limits.backoff_ms, limits.ttl_ms) = (9, 400_000, 9_000_000);
     };
     let mut record = limited("t1", limits);
-    (record.state, record.attempt, record.worker) = (JobState::Running, 2, Some(name("w1")));
+    (record.state, record.dispatch, record.worker) = (JobState::Running, 2, Some(name("w1")));
     let mut driver =
         Driver::after(vec![record], vec![("w1", inbox(vec![entry("t1/2", done(OutcomeKind::Failed))]))]);
     driver.serve();
@@ -260,7 +260,7 @@ fn a_late_word_without_a_result_is_not_recorded() {
 #[test]
 fn eight_late_results_are_remembered_and_all_are_counted() {
     let entries: Vec<Entry> = (1..=9).map(|n| entry(&format!("t1/{n}"), done(OutcomeKind::Failed))).collect();
-    let record = JobRecord { attempt: 10, ..out("t1", "w2", JobState::Running) };
+    let record = JobRecord { dispatch: 10, ..out("t1", "w2", JobState::Running) };
     let mut driver = Driver::after(vec![record], vec![("w1", inbox(entries))]);
     driver.serve();
     assert_eq!((driver.record("t1").late.len(), driver.core.counts().late), (JOB_LATE_MAX, 9));
@@ -284,7 +284,7 @@ fn a_late_result_that_was_removed_and_comes_again_is_told_again() {
     driver.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     driver.pass(6000);
     driver.all(6000, assign("t1", "w1"));
-    let there: Vec<u32> = driver.inboxes[&name("w1")].0.entries.iter().map(|entry| entry.attempt).collect();
+    let there: Vec<u32> = driver.inboxes[&name("w1")].0.entries.iter().map(|entry| entry.dispatch).collect();
     assert_eq!((there, driver.core.counts().late), (vec![2], 1), "with the next write");
     driver.work("w1", |doc| doc.entries.push(entry("t1/1", done(OutcomeKind::Succeeded))));
     driver.pass(8000);
@@ -293,7 +293,7 @@ fn a_late_result_that_was_removed_and_comes_again_is_told_again() {
 
 #[test]
 fn the_same_attempt_from_another_worker_is_late() {
-    let record = JobRecord { attempt: 1, ..out("t1", "w2", JobState::Succeeded) };
+    let record = JobRecord { dispatch: 1, ..out("t1", "w2", JobState::Succeeded) };
     let strange = inbox(vec![entry("t1/1", done(OutcomeKind::Failed))]);
     let mut driver = Driver::after(vec![record], vec![("w1", strange)]);
     driver.serve();
@@ -380,16 +380,16 @@ fn workers_with_more_or_less_to_do_are_told() {
 fn qu7_the_number_of_an_attempt_never_exceeds_what_the_job_may_have() {
     let mut driver = Driver::ready(config());
     driver.dispatch(2000, limited("t1", |limits| limits.attempts_max = 2), "w1");
-    let number = |driver: &Driver, dispatch| {
+    let attempt = |driver: &Driver, dispatch| {
         let entries = &driver.inboxes[&name("w1")].0.entries;
-        entries.iter().find(|entry| entry.attempt == dispatch).map(|entry| entry.number)
+        entries.iter().find(|entry| entry.dispatch == dispatch).map(|entry| entry.attempt)
     };
     let mut ended = |kind, dispatch: u32| {
         driver.says("w1", &format!("t1/{dispatch}"), done(kind));
         driver.tell(driver.now, assign("t1", "w1"));
         driver.pass(driver.now + 3000);
-        assert_eq!(driver.record("t1").attempt, dispatch + 1, "it is dispatched again");
-        number(&driver, dispatch + 1)
+        assert_eq!(driver.record("t1").dispatch, dispatch + 1, "it is dispatched again");
+        attempt(&driver, dispatch + 1)
     };
     assert_eq!(
         [1, 2, 3].map(|dispatch| ended(OutcomeKind::Returned, dispatch)),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::machine::{Effect, In, Input, Machine, Now, Out, Request};
 use tenure_core::{
-    Ask, Asked, Assign, Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest,
+    Assign, BatchedOrder, Candidates, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest,
     Dispatcher, DispatcherConfig, Entry, EntryState, Epoch, Expect, HistoryHead, HistoryLimits, HistoryPart,
     InboxDoc, InboxListed, Incarnation, JobId, JobLimits, JobRecord, JobState, Kept, LedgerDoc, Load,
-    NoWorker, Nonce, Notice, NoticesDoc, Outcome, OutcomeKind, RequestId, RequestsDoc, SeriesId, Serves,
+    NoWorker, Nonce, Notice, NoticesDoc, Order, OrdersDoc, Outcome, OutcomeKind, RequestId, SeriesId, Serves,
     Time, Version, WorkerId, WriteAnswer,
 };
 
@@ -150,7 +150,7 @@ pub(crate) fn ledger_written(request: DispatchRequest) -> Stored<LedgerDoc> {
         other @ (DispatchRequest::Ledger(..)
         | DispatchRequest::Inbox(..)
         | DispatchRequest::ListInboxes
-        | DispatchRequest::Requests(_)
+        | DispatchRequest::Orders(_)
         | DispatchRequest::HistoryHead(_)
         | DispatchRequest::HistoryPart(..)
         | DispatchRequest::Keep(..)
@@ -167,7 +167,7 @@ pub(crate) fn inbox_written(request: DispatchRequest) -> Stored<InboxDoc> {
         other @ (DispatchRequest::Ledger(..)
         | DispatchRequest::Inbox(..)
         | DispatchRequest::ListInboxes
-        | DispatchRequest::Requests(_)
+        | DispatchRequest::Orders(_)
         | DispatchRequest::HistoryHead(_)
         | DispatchRequest::HistoryPart(..)
         | DispatchRequest::Keep(..)
@@ -185,7 +185,7 @@ pub(crate) fn config() -> DispatcherConfig {
         entries_max: 4,
         fast_ms: 100,
         slow_ms: 1000,
-        requests_ms: 1_000_000,
+        orders_ms: 1_000_000,
         claim_timeout_ms: 3000,
         margin_ms: 500,
         retire_ms: 5000,
@@ -204,17 +204,17 @@ pub(crate) fn job(id: &str) -> JobRecord {
 
 /// A job as a former leader left it, out at a worker.
 pub(crate) fn out(id: &str, worker: &str, state: JobState) -> JobRecord {
-    JobRecord { state, attempt: 1, worker: Some(name(worker)), epoch: Epoch(1), ..job(id) }
+    JobRecord { state, dispatch: 1, worker: Some(name(worker)), epoch: Epoch(1), ..job(id) }
 }
 
-/// `t1/2`: the second attempt of a job.
-pub(crate) fn entry(attempt: &str, state: EntryState) -> Entry {
-    let (id, attempt) = attempt.split_once('/').expect("id/attempt");
+/// `t1/2`: the second dispatch of a job.
+pub(crate) fn entry(key: &str, state: EntryState) -> Entry {
+    let (id, dispatch) = key.split_once('/').expect("id/dispatch");
     let payload = if matches!(state, EntryState::Finished { .. }) { &b""[..] } else { b"x" };
     Entry {
         id: name(id),
-        attempt: attempt.parse().expect("a number"),
-        number: attempt.parse().expect("a number"),
+        dispatch: dispatch.parse().expect("a number"),
+        attempt: dispatch.parse().expect("a number"),
         epoch: Epoch(1),
         dispatched_at: 0,
         queue: name("default"),
@@ -240,7 +240,7 @@ pub(crate) fn inbox(entries: Vec<Entry>) -> Stored<InboxDoc> {
 }
 
 fn record_words(record: &JobRecord) -> String {
-    let at = record.worker.as_ref().map(|worker| format!(" {worker}/{}", record.attempt));
+    let at = record.worker.as_ref().map(|worker| format!(" {worker}/{}", record.dispatch));
     let cancel = if record.cancel { " to be called off" } else { "" };
     format!("{} {}{}{cancel}", record.id, record.state.as_str(), at.unwrap_or_default())
 }
@@ -252,7 +252,7 @@ fn entry_words(entry: &Entry) -> String {
         EntryState::Running { .. } => "running".to_owned(),
         EntryState::Finished { outcome } => outcome.kind.as_str().to_owned(),
     };
-    format!("{}/{} {state}{}", entry.id, entry.attempt, if entry.cancel { " called off" } else { "" })
+    format!("{}/{} {state}{}", entry.id, entry.dispatch, if entry.cancel { " called off" } else { "" })
 }
 
 fn request_words(request: &DispatchRequest) -> String {
@@ -277,12 +277,12 @@ fn request_words(request: &DispatchRequest) -> String {
             format!("write {worker} {}: {}", over(expect), entries.join(", "))
         }
         DispatchRequest::Inbox(worker, DocumentRequest::Remove) => format!("remove {worker}"),
-        DispatchRequest::Requests(DocumentRequest::Read { .. }) => "read requests".to_owned(),
-        DispatchRequest::Requests(DocumentRequest::Write { body, expect, .. }) => {
-            let jobs: Vec<&str> = body.entries.iter().map(|asked| asked.ask.job().as_str()).collect();
-            format!("write requests {}: {}; {} served", over(expect), jobs.join(", "), body.taken.len())
+        DispatchRequest::Orders(DocumentRequest::Read { .. }) => "read orders".to_owned(),
+        DispatchRequest::Orders(DocumentRequest::Write { body, expect, .. }) => {
+            let jobs: Vec<&str> = body.entries.iter().map(|entry| entry.order.job().as_str()).collect();
+            format!("write orders {}: {}; {} served", over(expect), jobs.join(", "), body.taken.len())
         }
-        DispatchRequest::Requests(DocumentRequest::Remove) => panic!("it removes no requests"),
+        DispatchRequest::Orders(DocumentRequest::Remove) => panic!("it removes no orders"),
         DispatchRequest::HistoryHead(DocumentRequest::Read { .. }) => "read history".to_owned(),
         DispatchRequest::HistoryHead(DocumentRequest::Write { body, .. }) => {
             let ids: Vec<&str> = body.jobs.iter().map(|(_, record)| record.id.as_str()).collect();
@@ -318,8 +318,8 @@ pub(crate) struct Driver {
     pub(crate) ledgers: BTreeMap<usize, (Stored<LedgerDoc>, u64)>,
     pub(crate) inboxes: BTreeMap<WorkerId, (Stored<InboxDoc>, u64)>,
     /// What is asked of the leader, for tests that are about that: the others are not told of its looks.
-    pub(crate) is_asked: bool,
-    pub(crate) asked: BTreeMap<(), (Stored<RequestsDoc>, u64)>,
+    pub(crate) is_ordered: bool,
+    pub(crate) orders: BTreeMap<(), (Stored<OrdersDoc>, u64)>,
     /// The history, for tests that are about that.
     pub(crate) is_history: bool,
     pub(crate) head: BTreeMap<(), (Stored<HistoryHead>, u64)>,
@@ -357,8 +357,8 @@ impl Driver {
             open: Vec::new(),
             ledgers: BTreeMap::new(),
             inboxes: BTreeMap::new(),
-            is_asked: false,
-            asked: BTreeMap::new(),
+            is_ordered: false,
+            orders: BTreeMap::new(),
             is_history: false,
             head: BTreeMap::new(),
             parts: BTreeMap::new(),
@@ -421,16 +421,16 @@ impl Driver {
         let now = Now { at: Time(self.now), wall_ms: self.now as i64 };
         self.core.handle(now, input, out);
         // Nobody asks for anything, and the history is as it should be, unless a test is about that.
-        let (is_asked, is_history, is_notified) = (self.is_asked, self.is_history, self.is_notified);
+        let (is_ordered, is_history, is_notified) = (self.is_ordered, self.is_history, self.is_notified);
         let is_aside = |effect: &Out<Core>| {
             let aside = |request: &DispatchRequest| match request {
-                DispatchRequest::Requests(DocumentRequest::Read { .. }) => !is_asked,
+                DispatchRequest::Orders(DocumentRequest::Read { .. }) => !is_ordered,
                 DispatchRequest::HistoryHead(_)
                 | DispatchRequest::HistoryPart(..)
                 | DispatchRequest::Keep(..)
                 | DispatchRequest::Recall(_) => !is_history,
                 DispatchRequest::Notices(_) | DispatchRequest::Deliver(_) => !is_notified,
-                DispatchRequest::Requests(_)
+                DispatchRequest::Orders(_)
                 | DispatchRequest::Ledger(..)
                 | DispatchRequest::Inbox(..)
                 | DispatchRequest::ListInboxes => false,
@@ -458,7 +458,7 @@ impl Driver {
                     DispatchRequest::Ledger(..)
                     | DispatchRequest::Inbox(..)
                     | DispatchRequest::ListInboxes
-                    | DispatchRequest::Requests(_)
+                    | DispatchRequest::Orders(_)
                     | DispatchRequest::HistoryHead(_)
                     | DispatchRequest::HistoryPart(..)
                     | DispatchRequest::Keep(..)
@@ -508,7 +508,7 @@ impl Driver {
     /// When it wants to be woken.
     pub(crate) fn at(&self) -> Option<u64> {
         // The next look at what is asked is far away, unless a test is about that.
-        let look = |at: &u64| !self.is_asked && *at >= self.config.requests_ms;
+        let look = |at: &u64| !self.is_ordered && *at >= self.config.orders_ms;
         self.core.wake_at().map(|at| at.0).filter(|at| !look(at))
     }
 
@@ -534,7 +534,7 @@ impl Driver {
             other @ (DispatchRequest::Ledger(..)
             | DispatchRequest::Inbox(..)
             | DispatchRequest::ListInboxes
-            | DispatchRequest::Requests(_)
+            | DispatchRequest::Orders(_)
             | DispatchRequest::HistoryHead(_)
             | DispatchRequest::HistoryPart(..)
             | DispatchRequest::Keep(..)
@@ -583,8 +583,8 @@ impl Driver {
                 DispatchAnswer::Inbox(worker, answer)
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(Some(self.lines())),
-            DispatchRequest::Requests(request) => {
-                DispatchAnswer::Requests(serve(&mut self.asked, &mut self.versions, (), request))
+            DispatchRequest::Orders(request) => {
+                DispatchAnswer::Orders(serve(&mut self.orders, &mut self.versions, (), request))
             }
             DispatchRequest::HistoryHead(request) => {
                 DispatchAnswer::HistoryHead(serve(&mut self.head, &mut self.versions, (), request))
@@ -613,16 +613,18 @@ impl Driver {
     }
 
     /// Somebody asks the leader for this.
-    pub(crate) fn ask(&mut self, asks: Vec<Ask>) {
-        self.request(|doc, batch| doc.entries.extend(asks.into_iter().map(|ask| Asked { batch, ask })));
+    pub(crate) fn order(&mut self, orders: Vec<Order>) {
+        self.change_orders(|doc, batch| {
+            doc.entries.extend(orders.into_iter().map(|order| BatchedOrder { batch, order }))
+        });
     }
 
-    /// Somebody changes the document of requests.
-    pub(crate) fn request(&mut self, change: impl FnOnce(&mut RequestsDoc, Nonce)) {
-        self.is_asked = true;
+    /// Somebody changes the document of orders.
+    pub(crate) fn change_orders(&mut self, change: impl FnOnce(&mut OrdersDoc, Nonce)) {
+        self.is_ordered = true;
         self.versions += 1;
         let batch = Nonce { incarnation: LIFE, sequence: self.versions };
-        let stored = self.asked.entry(()).or_insert_with(|| (Stored::of(RequestsDoc::default(), 0, LIFE), 0));
+        let stored = self.orders.entry(()).or_insert_with(|| (Stored::of(OrdersDoc::default(), 0, LIFE), 0));
         stored.1 = self.versions;
         stored.0.stamp.nonce = batch;
         change(&mut stored.0, batch);
@@ -673,8 +675,8 @@ impl Driver {
             now,
             ledgers,
             inboxes,
-            asked,
-            is_asked,
+            orders,
+            is_ordered,
             is_history,
             head,
             parts,
@@ -691,8 +693,8 @@ impl Driver {
         let mut next = Driver {
             ledgers,
             inboxes,
-            asked,
-            is_asked,
+            orders,
+            is_ordered,
             is_history,
             head,
             parts,
@@ -776,8 +778,8 @@ impl Driver {
     }
 
     /// A worker says how far an attempt is.
-    pub(crate) fn says(&mut self, worker: &str, attempt: &str, state: EntryState) {
-        let new = entry(attempt, state);
+    pub(crate) fn says(&mut self, worker: &str, key: &str, state: EntryState) {
+        let new = entry(key, state);
         self.work(worker, |doc| {
             let old = doc.entries.iter_mut().find(|old| old.key() == new.key()).expect("it is there");
             (old.state, old.payload) = (new.state, new.payload);

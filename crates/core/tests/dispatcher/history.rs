@@ -171,8 +171,8 @@ pub(crate) fn hi2_a_leader_that_ends_anywhere_loses_nothing_and_repeats_nothing(
 
 #[test]
 fn hi2_what_is_tried_again_after_it_was_recorded_is_recorded_again() {
-    let mut driver = historic(DispatcherConfig { requests_ms: 1000, ..config() });
-    driver.is_asked = true;
+    let mut driver = historic(DispatcherConfig { orders_ms: 1000, ..config() });
+    driver.is_ordered = true;
     let mut record = job("t1");
     record.limits.attempts_max = 1;
     driver.dispatch(2000, record, "w1");
@@ -185,7 +185,7 @@ fn hi2_what_is_tried_again_after_it_was_recorded_is_recorded_again() {
         limits: tenure_core::JobLimits { attempts_max: 2, ..job("t1").limits },
         ..driver.record("t1").clone()
     };
-    driver.ask(vec![tenure_core::Ask::Retry(retried)]);
+    driver.order(vec![tenure_core::Order::Retry(retried)]);
     let until = driver.now + 5000;
     driver.pass(until);
     assert_eq!(driver.state("t1"), JobState::Queued);

@@ -97,14 +97,14 @@ fn what_a_shard_may_know_that_cannot_be_read_is_left_where_it_is() {
 
 #[test]
 fn another_attempt_than_the_one_on_record_is_called_off_where_it_runs() {
-    let record = JobRecord { attempt: 2, ..out("t1", "w2", JobState::Running) };
+    let record = JobRecord { dispatch: 2, ..out("t1", "w2", JobState::Running) };
     let old = inbox(vec![entry("t1/1", running())]);
     let new = inbox(vec![entry("t1/2", acked())]);
     let mut driver = Driver::after(vec![record], vec![("w1", old), ("w2", new)]);
     driver.serve();
     assert!(driver.inboxes[&name("w1")].0.entries[0].cancel);
     assert!(!driver.inboxes[&name("w2")].0.entries[0].cancel);
-    assert_eq!((driver.state("t1"), driver.record("t1").attempt), (JobState::Running, 2));
+    assert_eq!((driver.state("t1"), driver.record("t1").dispatch), (JobState::Running, 2));
 }
 
 #[test]

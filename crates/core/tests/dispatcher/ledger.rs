@@ -25,7 +25,7 @@ fn a_leader_reads_adopts_and_lists_before_it_is_ready() {
 
 #[test]
 fn the_jobs_it_finds_keep_what_they_are_and_are_not_told_again() {
-    let finished = JobRecord { state: JobState::Failed, attempt: 1, ..job("t1") };
+    let finished = JobRecord { state: JobState::Failed, dispatch: 1, ..job("t1") };
     let mut driver = Driver::after(vec![finished.clone(), job("t2")], Vec::new());
     let said = driver.serve();
     assert_eq!(said, ["write ledger 0 over 1: t1 failed, t2 queued", "list"]);
@@ -236,7 +236,7 @@ fn a_new_job_begins_at_the_beginning_whatever_was_submitted() {
     let mut driver = Driver::ready(config());
     let odd = JobRecord {
         state: JobState::Succeeded,
-        attempt: 5,
+        dispatch: 5,
         unbegun: 4,
         worker: Some(name("w9")),
         epoch: Epoch(9),

@@ -169,7 +169,7 @@ pub(crate) fn what_waits_at_a_worker_that_drains_goes_to_another() {
 #[test]
 fn what_a_worker_gone_still_has_claimed_is_not_watched() {
     let strange = inbox(vec![entry("t9/1", running())]);
-    let other = JobRecord { attempt: 2, ..out("t9", "w2", JobState::Running) };
+    let other = JobRecord { dispatch: 2, ..out("t9", "w2", JobState::Running) };
     let w2 = inbox(vec![entry("t9/2", running())]);
     let mut driver = Driver::after(vec![other], vec![("w1", strange), ("w2", w2)]);
     driver.serve();

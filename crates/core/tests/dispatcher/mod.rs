@@ -9,8 +9,8 @@ mod leaving;
 mod ledger;
 pub(crate) mod looks;
 pub(crate) mod notices;
+pub(crate) mod orders;
 pub(crate) mod queues;
-pub(crate) mod requests;
 pub(crate) mod retries;
 pub(crate) mod serving;
 
@@ -31,7 +31,7 @@ fn a_job_that_nobody_claims_expires_however_often_it_was_dispatched() {
     }
     let record = driver.record("t1");
     assert_eq!(record.state, JobState::Expired);
-    assert!(record.attempt > 10 && record.begun() == 0, "dispatched {} times", record.attempt);
+    assert!(record.dispatch > 10 && record.begun() == 0, "dispatched {} times", record.dispatch);
     assert!((61_000..64_000).contains(&driver.now), "{}", driver.now);
 }
 

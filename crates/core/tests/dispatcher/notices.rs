@@ -106,7 +106,7 @@ pub(crate) fn nt1_after_an_hour_it_is_given_up_and_counted() {
     driver.submit(2000, vec![doomed("t1")]);
     driver.serve();
     // The driver lets no more time pass than until the next look at what is asked.
-    driver.is_asked = true;
+    driver.is_ordered = true;
     for step in 1..=14 {
         driver.pass(step * HOUR_MS / 12);
     }

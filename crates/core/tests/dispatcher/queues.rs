@@ -4,16 +4,16 @@ use super::driver::{Driver, assign, config, done, job, limited, out, running};
 use tenure_core::machine::Input;
 use tenure_core::{DispatcherConfig, JobRecord, JobState, OutcomeKind, QueueSettings};
 
-/// Looks for requests every second, and gives everything to w1.
+/// Looks for orders every second, and gives everything to w1.
 fn busy() -> Driver {
-    let mut driver = Driver::new(DispatcherConfig { requests_ms: 1000, entries_max: 64, ..config() });
-    driver.is_asked = true;
+    let mut driver = Driver::new(DispatcherConfig { orders_ms: 1000, entries_max: 64, ..config() });
+    driver.is_ordered = true;
     driver.tell(1000, assign("all", "w1"));
     driver
 }
 
 fn set(driver: &mut Driver, queue: &str, settings: QueueSettings) {
-    driver.request(|doc, _| {
+    driver.change_orders(|doc, _| {
         doc.queues.insert(super::driver::name(queue), settings);
     });
 }
@@ -74,7 +74,7 @@ pub(crate) fn qu2_a_new_leader_counts_what_the_former_one_dispatched() {
     set(&mut driver, "mail", at_once(2));
     let at_work =
         |id: &str| JobRecord { queue: super::driver::name("mail"), ..out(id, "w2", JobState::Running) };
-    let entries = ["t1/1", "t2/1"].map(|attempt| super::driver::entry(attempt, running()));
+    let entries = ["t1/1", "t2/1"].map(|key| super::driver::entry(key, running()));
     let inbox = super::driver::inbox(entries.to_vec());
     driver.left(vec![at_work("t1"), at_work("t2"), mail("t3", 5, 1)], vec![("w2", inbox)]);
     driver.workers(1000, &["w1", "w2"]);
@@ -106,7 +106,7 @@ pub(crate) fn qu2_nothing_is_dispatched_before_it_is_known_which_queues_are_paus
     set(&mut driver, "mail", PAUSED);
     driver.left(vec![mail("t1", 5, 1)], vec![]);
     driver.workers(1000, &["w1"]);
-    let (id, request) = driver.take("read requests");
+    let (id, request) = driver.take("read orders");
     driver.serve();
     assert!(driver.core.is_ready());
     let told = (driver.state("t1"), &*driver.record("t1").reason);
@@ -124,7 +124,7 @@ fn what_waited_for_the_settings_goes_on_when_there_are_none() {
     let mut driver = busy();
     driver.left(vec![mail("t1", 5, 1)], vec![]);
     driver.workers(1000, &["w1"]);
-    let (id, request) = driver.take("read requests");
+    let (id, request) = driver.take("read orders");
     driver.serve();
     assert_eq!(driver.state("t1"), JobState::Queued);
     let answer = driver.outcome(request);

@@ -149,7 +149,7 @@ pub struct JobView {
     pub schedule: ScheduleId,
     /// Where the job stands.
     pub state: JobState,
-    /// How often it was assigned.
+    /// How many attempts were begun.
     pub attempt: u32,
     /// The worker that has it.
     pub worker: Option<WorkerId>,

@@ -326,7 +326,7 @@ impl Term<'_> {
                 id: job.id.clone(),
                 schedule: job.series.schedule(),
                 state: job.state,
-                attempt: job.attempt,
+                attempt: job.begun(),
                 worker: job.worker.clone(),
                 reason: Arc::clone(&job.reason),
             })

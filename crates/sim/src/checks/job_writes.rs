@@ -93,7 +93,7 @@ fn entries(doc: &InboxDoc) -> String {
             EntryState::Running { by: Incarnation(by) } => format!("run by life {by}"),
             EntryState::Finished { outcome } => outcome.kind.as_str().to_owned(),
         };
-        format!("{}/{} {state}", entry.id, entry.attempt)
+        format!("{}/{} {state}", entry.id, entry.dispatch)
     };
     let serves = doc.serves.as_ref().map_or("nothing known".to_owned(), |(_, serves)| {
         serves.queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")

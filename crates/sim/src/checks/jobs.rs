@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Ask, EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time,
+    EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Order, Time,
 };
 use tenure_core::{JobId, SeriesId, WorkerId};
 
 /// The queue that has a limit.
 pub(crate) const LIMITED: &str = "mail";
 
-/// An attempt at a job.
-type Attempt = (JobId, u32);
+/// A dispatch of a job: its number is never used twice.
+type Dispatch = (JobId, u32);
 
 /// A document with its envelope.
 pub(super) type Stored<'t, T> = (Stamp, &'t T);
@@ -57,13 +57,13 @@ pub(crate) struct JobChecks {
     told: BTreeMap<JobId, JobState>,
     /// Jobs whose creation was confirmed to a caller.
     pub(crate) promised: BTreeSet<JobId>,
-    claims: BTreeMap<Attempt, Claim>,
-    pub(crate) runs: BTreeMap<Attempt, u32>,
-    /// Changes that leaders reported, and among them attempts that were dispatched.
+    claims: BTreeMap<Dispatch, Claim>,
+    pub(crate) runs: BTreeMap<Dispatch, u32>,
+    /// Changes that leaders reported, and among them dispatches.
     pub(crate) updates: u64,
     pub(crate) dispatched: u64,
-    /// Attempts that the ledger says never began.
-    unbegun: BTreeSet<Attempt>,
+    /// Dispatches that the ledger says never began.
+    unbegun: BTreeSet<Dispatch>,
     /// Workers that a leader was told are gone.
     pub(crate) absent: BTreeSet<(Incarnation, WorkerId)>,
     /// When a job of a series was last open, in true time.
@@ -88,22 +88,22 @@ impl JobChecks {
     }
 
     /// Somebody asks for this, and it may come about.
-    pub(crate) fn asks(&mut self, ask: &Ask) {
-        if let Ask::Retry(job) = ask {
+    pub(crate) fn ordered(&mut self, order: &Order) {
+        if let Order::Retry(job) = order {
             self.retries.entry(job.id.clone()).or_default().insert(job.retries);
         }
     }
 
     /// Somebody was told that this will come about.
-    pub(crate) fn promise(&mut self, ask: &Ask) {
-        match ask {
-            Ask::Submit(job) => {
+    pub(crate) fn promise(&mut self, order: &Order) {
+        match order {
+            Order::Submit(job) => {
                 self.promised.insert(job.id.clone());
             }
-            Ask::Retry(job) => {
+            Order::Retry(job) => {
                 self.promised_retries.insert(job.id.clone(), job.retries);
             }
-            Ask::Cancel(_) | Ask::Remove(_) => {}
+            Order::Cancel(_) | Order::Remove(_) => {}
         }
     }
 
@@ -118,22 +118,22 @@ impl JobChecks {
     }
 
     /// A run begins in this incarnation of a worker, which serves the queue of the job or does not.
-    pub(crate) fn ran(&mut self, id: &JobId, attempt: u32, by: Incarnation, served: bool) {
-        let key = (id.clone(), attempt);
+    pub(crate) fn ran(&mut self, id: &JobId, dispatch: u32, by: Incarnation, served: bool) {
+        let key = (id.clone(), dispatch);
         if !served {
-            self.say(name::JOB_SERVED, format!("{id} attempt {attempt} runs where its queue is not served"));
+            self.say(name::JOB_SERVED, format!("{id}/{dispatch} runs where its queue is not served"));
         }
         if self.claims.get(&key).is_none_or(|claim| claim.by != by) {
-            self.say(name::JOB_CLAIMED, format!("{id} attempt {attempt} runs and was not claimed by {by:?}"));
+            self.say(name::JOB_CLAIMED, format!("{id}/{dispatch} runs and was not claimed by {by:?}"));
         }
         if self.unbegun.contains(&key) {
-            let what = format!("{id} attempt {attempt} was withdrawn unclaimed, and runs");
+            let what = format!("{id}/{dispatch} was withdrawn unclaimed, and runs");
             self.say(name::JOB_CLAIMED, what);
         }
         let count = self.runs.entry(key).or_insert(0);
         *count += 1;
         if *count > 1 {
-            self.say(name::JOB_RUN_ONCE, format!("attempt {attempt} of {id} runs twice"));
+            self.say(name::JOB_RUN_ONCE, format!("{id}/{dispatch} runs twice"));
         }
         let begun = self.runs.range((id.clone(), 0)..=(id.clone(), u32::MAX)).count();
         let most = self.known(id).map_or(self.attempts_max, |record| record.limits.attempts_max);
@@ -143,11 +143,11 @@ impl JobChecks {
     }
 
     /// These are running now, on these workers, since these times.
-    pub(crate) fn running(&mut self, now: u64, runs: impl Iterator<Item = (WorkerId, Attempt, u64)>) {
+    pub(crate) fn running(&mut self, now: u64, runs: impl Iterator<Item = (WorkerId, Dispatch, u64)>) {
         let Some(most) = self.concurrency else { return };
-        let counts = |(worker, (id, attempt), since): &(WorkerId, Attempt, u64)| {
+        let counts = |(worker, (id, dispatch), since): &(WorkerId, Dispatch, u64)| {
             let Some(record) = self.records.get(id) else { return false };
-            let current = record.state.is_out() && record.attempt == *attempt;
+            let current = record.state.is_out() && record.dispatch == *dispatch;
             let is_gone = self.absent.iter().any(|(_, absent)| absent == worker);
             current && record.queue.as_str() == LIMITED && !is_gone && now < since + record.limits.timeout_ms
         };
@@ -262,7 +262,7 @@ impl JobChecks {
         }
         let left = self.left.remove(id);
         let old = self.records.insert(id.clone(), new.clone()).or(left);
-        if old.as_ref().is_some_and(|old| old.cancel && new.cancel && new.attempt > old.attempt) {
+        if old.as_ref().is_some_and(|old| old.cancel && new.cancel && new.dispatch > old.dispatch) {
             self.say(name::JOB_CANCELLED, format!("{id} was called off, and is given out again"));
         }
         if new.state.is_final() {
@@ -272,40 +272,39 @@ impl JobChecks {
                 self.say(name::JOB_RESULT_ONCE, format!("{id}: a second result is applied"));
             }
         }
-        let own = format!("{id}/{}", new.attempt);
+        let own = format!("{id}/{}", new.dispatch);
         if matches!(new.state, JobState::Succeeded | JobState::Partial) && *new.result != *own.as_bytes() {
             let result = String::from_utf8_lossy(&new.result).into_owned();
             self.say(name::JOB_RESULT_ONCE, format!("{id}: the result {result:?} is applied to {own}"));
         }
-        let (attempt, unbegun, given_up) =
-            old.map_or((0, 0, false), |old| (old.attempt, old.unbegun, old.given_up));
-        // This write declared exactly one attempt as never begun: it must not have run before, nor ever run.
-        if new.unbegun == unbegun + 1 && new.attempt.saturating_sub(attempt) <= 1 {
-            let which = if new.attempt > attempt && !new.state.is_out() { new.attempt } else { attempt };
+        let (dispatch, unbegun, given_up) =
+            old.map_or((0, 0, false), |old| (old.dispatch, old.unbegun, old.given_up));
+        // This write declared exactly one dispatch as never begun: it must not have run before, nor ever run.
+        if new.unbegun == unbegun + 1 && new.dispatch.saturating_sub(dispatch) <= 1 {
+            let which = if new.dispatch > dispatch && !new.state.is_out() { new.dispatch } else { dispatch };
             if which > 0 {
                 self.unbegun.insert((id.clone(), which));
                 if self.runs.contains_key(&(id.clone(), which)) {
-                    let what = format!("{id} attempt {which} is said not to have begun, and ran");
+                    let what = format!("{id}/{which} is said not to have begun, and ran");
                     self.say(name::JOB_CLAIMED, what);
                 }
             }
         }
-        if new.given_up && (!given_up || new.attempt > attempt) {
+        if new.given_up && (!given_up || new.dispatch > dispatch) {
             self.gives_up(new, by, local);
         }
     }
 
-    /// A claimed attempt is given up only if its worker was reported gone, or its time was over on the leader's clock.
+    /// A claimed dispatch is given up only if its worker was reported gone, or its time was over on the leader's clock.
     fn gives_up(&mut self, new: &JobRecord, by: Incarnation, (node, local): (usize, Time)) {
         let Some(worker) = new.worker.clone() else { return };
-        let Some(claim) = self.claims.get(&(new.id.clone(), new.attempt)) else { return };
+        let Some(claim) = self.claims.get(&(new.id.clone(), new.dispatch)) else { return };
         let Some(since) = claim.local.get(node) else { return };
         let waited = local.since(*since);
         let due = new.limits.timeout_ms + self.margin_ms;
         if waited < due && new.limits.deadline_ms == 0 && !self.absent.contains(&(by, worker.clone())) {
-            let (id, attempt) = (&new.id, new.attempt);
-            let what =
-                format!("{id} attempt {attempt} is given up after {waited} of {due} ms, and {worker} lives");
+            let (id, dispatch) = (&new.id, new.dispatch);
+            let what = format!("{id}/{dispatch} is given up after {waited} of {due} ms, and {worker} lives");
             self.say(name::JOB_PATIENT, what);
         }
     }
@@ -327,18 +326,18 @@ impl JobChecks {
             if before.is_some_and(had) {
                 continue;
             }
-            let (id, attempt) = (&entry.id, entry.attempt);
+            let (id, dispatch) = (&entry.id, entry.dispatch);
             // Of an inbox that was just removed nothing is known; its worker looks for itself.
             if after.serves.as_ref().is_some_and(|(_, served)| !served.takes_queue(&entry.queue)) {
                 let what = format!("{id} of queue {} is dispatched to {worker}", entry.queue);
                 self.say(name::JOB_SERVED, what);
             }
             let record = self.records.get(id).filter(|record| {
-                record.attempt == attempt && record.worker.as_ref() == Some(worker) && record.state.is_out()
+                record.dispatch == dispatch && record.worker.as_ref() == Some(worker) && record.state.is_out()
             });
             match record {
                 None => {
-                    let what = format!("{id} attempt {attempt} is dispatched past the ledger");
+                    let what = format!("{id}/{dispatch} is dispatched past the ledger");
                     self.say(name::JOB_RECORDED, what);
                 }
                 // A former leader may write before its successor writes this inbox: what it dispatches is in the ledger.

@@ -70,19 +70,19 @@ impl Played for Claimer {
     fn output(world: &mut World, who: Who, output: ClaimerOutput) {
         let now = world.now;
         match output {
-            ClaimerOutput::Run { id, attempt, epoch, queue, .. } => {
-                world.tell(who, || Noted::Worker(format!("runs {id} attempt {attempt} of {epoch:?}")));
+            ClaimerOutput::Run { id, dispatch, epoch, queue, .. } => {
+                world.tell(who, || Noted::Worker(format!("runs {id}/{dispatch} of {epoch:?}")));
                 world.work_done.runs += 1;
                 let life = Incarnation(world.life(who));
                 let served = world.jobs_mut(who).is_some_and(|jobs| jobs.serves.takes_queue(&queue));
-                world.job_checks.ran(&id, attempt, life, served);
-                world.begin_run(who, (id, attempt));
+                world.job_checks.ran(&id, dispatch, life, served);
+                world.begin_run(who, (id, dispatch));
                 world.check_queues();
                 world.report_jobs();
             }
-            ClaimerOutput::Cancel { id, attempt, dropped } => {
+            ClaimerOutput::Cancel { id, dispatch, dropped } => {
                 let Some(jobs) = world.jobs_mut(who) else { return };
-                let job = (id, attempt);
+                let job = (id, dispatch);
                 if dropped {
                     jobs.running.remove(&job);
                 } else if let Some((token, _)) = jobs.running.get(&job).copied() {
@@ -164,10 +164,10 @@ impl World {
         let Some(jobs) = self.jobs_mut(who) else { return };
         if jobs.running.get(&job).is_some_and(|(current, _)| *current == token) {
             jobs.running.remove(&job);
-            let (id, attempt) = job;
-            let result = Arc::from(format!("{id}/{attempt}").as_bytes());
+            let (id, dispatch) = job;
+            let result = Arc::from(format!("{id}/{dispatch}").as_bytes());
             let outcome = Outcome { kind, result };
-            self.command::<Claimer>(who, ClaimerCommand::Ended { id, attempt, outcome });
+            self.command::<Claimer>(who, ClaimerCommand::Ended { id, dispatch, outcome });
         }
     }
 
@@ -189,7 +189,7 @@ impl World {
         for entry in doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
             let age_ms = u64::try_from(now.wall_ms - entry.dispatched_at).ok();
             if !fence.judge(rule, now.at, entry.epoch, age_ms).is_accepted() {
-                fenced.insert((entry.id.clone(), entry.attempt, entry.epoch));
+                fenced.insert((entry.id.clone(), entry.dispatch, entry.epoch));
             }
         }
         self.fenced += fenced.len() as u64;

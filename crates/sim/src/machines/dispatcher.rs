@@ -58,8 +58,8 @@ impl Played for Dispatching {
                 Op::document(key, request, |stamp, body| Value::Inbox(stamp, body.clone()))
             }
             DispatchRequest::ListInboxes => Op::List(Folder::Inboxes),
-            DispatchRequest::Requests(request) => {
-                Op::document(Key::Requests, request, |stamp, body| Value::Requests(stamp, body.clone()))
+            DispatchRequest::Orders(request) => {
+                Op::document(Key::Orders, request, |stamp, body| Value::Orders(stamp, body.clone()))
             }
             DispatchRequest::HistoryHead(request) => {
                 Op::document(Key::HistoryHead, request, |stamp, body| Value::HistoryHead(stamp, body.clone()))
@@ -93,9 +93,9 @@ impl Played for Dispatching {
                 let answer = said.document(|value| value.inbox().map(|(stamp, doc)| (stamp, doc.clone())));
                 DispatchAnswer::Inbox(worker, answer)
             }
-            (DispatchRequest::Requests(_), said) => {
-                let answer = said.document(|value| value.requests().map(|(stamp, doc)| (stamp, doc.clone())));
-                DispatchAnswer::Requests(answer)
+            (DispatchRequest::Orders(_), said) => {
+                let answer = said.document(|value| value.orders().map(|(stamp, doc)| (stamp, doc.clone())));
+                DispatchAnswer::Orders(answer)
             }
             (DispatchRequest::ListInboxes, Said::Listed(Some(list))) => {
                 let entry = |Listed { key, object }| {

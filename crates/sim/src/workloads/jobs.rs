@@ -17,8 +17,8 @@ use rand::RngExt;
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    Ask, ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, HistoryLimits, Incarnation, Interval,
-    JobLimits, JobRecord, Misfire, Nonce, ProcessConfig, QueueName, QueueSettings, RequestsDoc, Restart,
+    ClaimerConfig, DispatchCommand, DispatcherConfig, Epoch, HistoryLimits, Incarnation, Interval, JobLimits,
+    JobRecord, Misfire, Nonce, Order, OrdersDoc, ProcessConfig, QueueName, QueueSettings, Restart,
     ScheduleTerms, Serves, SupervisionConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
@@ -92,7 +92,7 @@ impl Default for JobWorkload {
                 entries_max: 4,
                 fast_ms: 250,
                 slow_ms: 1000,
-                requests_ms: 1000,
+                orders_ms: 1000,
                 claim_timeout_ms: 4000,
                 margin_ms: 3000,
                 retire_ms: RETIRE_MS,
@@ -206,13 +206,13 @@ pub(crate) fn draw(world: &mut World) {
     let most = rng.random_range(1..=2);
     world.job_checks.concurrency = Some(most);
     let settings = QueueSettings { concurrency: Some(most), paused: false };
-    let doc = RequestsDoc { queues: [(limited(), settings)].into(), ..RequestsDoc::default() };
+    let doc = OrdersDoc { queues: [(limited(), settings)].into(), ..OrdersDoc::default() };
     let stamp = Stamp {
         epoch: Epoch(0),
         owner: Incarnation(0),
         nonce: Nonce { incarnation: Incarnation(0), sequence: 0 },
     };
-    world.store.put(0, Key::Requests, Arc::new(Value::Requests(stamp, doc)), false);
+    world.store.put(0, Key::Orders, Arc::new(Value::Orders(stamp, doc)), false);
 }
 
 fn limited() -> QueueName {
@@ -220,18 +220,18 @@ fn limited() -> QueueName {
 }
 
 /// What somebody on any node asks of the leader: a new job, or something about one of those asked for before.
-fn ask(world: &mut World) -> Ask {
+fn order(world: &mut World) -> Order {
     let dead: Vec<JobRecord> = world.job_checks.dead().cloned().collect();
     if !dead.is_empty() && world.rng.random_bool(0.4) {
         let mut again = dead[world.rng.random_range(0..dead.len())].clone();
         again.limits.attempts_max = again.begun() + world.rng.random_range(1..=2);
         again.retries += 1;
-        return Ask::Retry(again);
+        return Order::Retry(again);
     }
     let number = world.rng.random_range(0..=2 * world.workload.asked);
     let id = JobId::new(&format!("ask-{number}")).expect("a valid id");
     if let Some(known) = world.job_checks.known(&id) {
-        return if known.state.is_final() { Ask::Remove(id) } else { Ask::Cancel(id) };
+        return if known.state.is_final() { Order::Remove(id) } else { Order::Cancel(id) };
     }
     world.workload.asked += 1;
     let name = format!("ask-{}", world.workload.asked);
@@ -241,14 +241,14 @@ fn ask(world: &mut World) -> Ask {
     if world.rng.random_bool(0.6) {
         record.queue = limited();
     }
-    Ask::Submit(record)
+    Order::Submit(record)
 }
 
 /// Asks for something from any node, or submits a job on the leader, or cancels one there.
 pub(crate) fn demand(world: &mut World) {
     if world.rng.random_bool(0.5) {
-        let (node, ask) = (world.rng.random_range(0..world.nodes.len()), ask(world));
-        return world.ask_from(node, ask);
+        let (node, order) = (world.rng.random_range(0..world.nodes.len()), order(world));
+        return world.order_from(node, order);
     }
     let open = world.nodes.iter().enumerate().filter(|(_, node)| node.dispatch.is_some());
     let open: Vec<usize> = open.map(|(index, _)| index).collect();
@@ -388,7 +388,7 @@ fn worker_requests(world: &World) -> u64 {
 fn steady(world: &mut World, leader: usize) {
     let all = |world: &World| leader_requests(world, leader) + world.nodes[leader].count(Kind::History);
     let before = all(world);
-    let looks = world.nodes[leader].count(Kind::Requests);
+    let looks = world.nodes[leader].count(Kind::Orders);
     let workers: Vec<(bool, u64)> =
         world.workers.iter().map(|worker| (worker.jobs.is_some(), worker.job_requests())).collect();
     world.run_for(STEADY_MS);
@@ -396,10 +396,10 @@ fn steady(world: &mut World, leader: usize) {
     if spent > 0 {
         world.violated(name::JOB_BUDGET, || format!("{spent} requests of {leader} for no job"));
     }
-    let looks = world.nodes[leader].count(Kind::Requests) - looks;
-    let requests_ms = world.workload.dispatcher.requests_ms;
+    let looks = world.nodes[leader].count(Kind::Orders) - looks;
+    let orders_ms = world.workload.dispatcher.orders_ms;
     let local_ms = STEADY_MS * world.computer(Who::Node(leader)).clock.rate() / 1000;
-    let (least, most) = (local_ms / (requests_ms + 3 * world.latency_ms.1), local_ms / requests_ms);
+    let (least, most) = (local_ms / (orders_ms + 3 * world.latency_ms.1), local_ms / orders_ms);
     if !(least.saturating_sub(1)..=most + 1).contains(&looks) {
         world.violated(name::JOB_BUDGET, || {
             format!("{leader} looks {looks} times whether anything is asked, {least} to {most} are due")

@@ -1,7 +1,7 @@
 //! The presences of a namespace's nodes, and who lost its seat by falling silent.
 
 use super::{Documents, late};
-use crate::election::documents::{Deposed, PresenceDocument, SeatDocument};
+use crate::election::codec::{Deposed, PresenceDocument, SeatDocument};
 use crate::error::{Error, found};
 use crate::keys::Keys;
 use crate::metrics::Metrics;

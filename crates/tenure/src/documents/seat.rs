@@ -4,7 +4,7 @@
 //! meant for one leader and never reaches its successor.
 
 use super::Codec;
-use crate::election::documents::SeatDocument;
+use crate::election::codec::SeatDocument;
 use crate::wire::Unreadable;
 use tenure_core::Seat;
 use tenure_core::document::Stamp;

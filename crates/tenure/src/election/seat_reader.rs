@@ -1,7 +1,7 @@
 //! Reads a seat from outside its election, and clears away a holder that is gone.
 
 use crate::documents::{Documents, SeatBody, SeatCodec, Tries};
-use crate::election::documents::SeatDocument;
+use crate::election::codec::SeatDocument;
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::settings::Settings;

@@ -1,6 +1,6 @@
 //! Carries the core's requests to the store and brings back the answers. Decides nothing.
 
-use crate::election::documents::{PresenceDocument, SeatDocument};
+use crate::election::codec::{PresenceDocument, SeatDocument};
 use crate::keys::Keys;
 use crate::metrics::Counters;
 use crate::mutant::DriverMutant;

@@ -3,7 +3,7 @@
 use super::{assert_kept, assert_told, id};
 use crate::documents::Codec;
 use crate::job::{
-    HeadCodec, InboxCodec, JobOutput, LedgerCodec, NoticesCodec, PartCodec, RequestsCodec, RowsCodec,
+    HeadCodec, InboxCodec, JobOutput, LedgerCodec, NoticesCodec, OrdersCodec, PartCodec, RowsCodec,
 };
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
@@ -75,7 +75,7 @@ pub fn inbox(body: &[u8]) -> bool {
         }
     };
     let keys: BTreeSet<(JobId, u32)> = doc.entries.iter().map(|entry| entry.key()).collect();
-    assert_eq!(keys.len(), doc.entries.len(), "an attempt stands there twice");
+    assert_eq!(keys.len(), doc.entries.len(), "a dispatch stands there twice");
     for entry in &doc.entries {
         assert!(id(entry.id.as_str().as_bytes()) && id(entry.kind.as_str().as_bytes()));
         assert!(entry.payload.len() <= JOB_PAYLOAD_MAX_BYTES);
@@ -113,9 +113,9 @@ pub fn history(body: &[u8]) -> bool {
     reads(&HeadCodec, body) | reads(&PartCodec, body) | reads(&RowsCodec, body) | reads(&NoticesCodec, body)
 }
 
-/// `jobs/requests.json`.
-pub fn requests(body: &[u8]) -> bool {
-    let (stamp, doc, kept) = match RequestsCodec.read(body) {
+/// `jobs/orders.json`.
+pub fn orders(body: &[u8]) -> bool {
+    let (stamp, doc, kept) = match OrdersCodec.read(body) {
         Ok(read) => read,
         Err(unreadable) => {
             assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
@@ -129,10 +129,10 @@ pub fn requests(body: &[u8]) -> bool {
         assert!(job.payload.len() <= JOB_PAYLOAD_MAX_BYTES && job.priority <= JOB_PRIORITY_MAX);
         assert!(!job.state.is_final() && job.worker.is_none(), "nothing has happened to it");
     }
-    let again = RequestsCodec.write(stamp, &doc, &kept);
-    let (envelope, read, carried) = RequestsCodec.read(&again).expect("our own");
+    let again = OrdersCodec.write(stamp, &doc, &kept);
+    let (envelope, read, carried) = OrdersCodec.read(&again).expect("our own");
     assert_eq!((envelope, &read), (stamp, &doc));
-    assert_eq!(RequestsCodec.write(stamp, &read, &carried), again);
+    assert_eq!(OrdersCodec.write(stamp, &read, &carried), again);
     assert_kept(&json(body), &json(&again), &REQUESTS_FIELDS);
     true
 }
@@ -166,7 +166,7 @@ fn lead(stamp: Stamp, doc: &LedgerDoc) {
         entries_max: 8,
         fast_ms: 100,
         slow_ms: 1000,
-        requests_ms: 1000,
+        orders_ms: 1000,
         claim_timeout_ms: 3000,
         margin_ms: 1000,
         retire_ms: 60_000,
@@ -228,7 +228,7 @@ fn answer(dispatcher: &mut Leading, now: Time, store: &mut Objects, out: Vec<Out
                 DispatchAnswer::Ledger(part, DocumentAnswer::Written(won))
             }
             DispatchRequest::Ledger(_, DocumentRequest::Remove) => panic!("it removes no ledger"),
-            DispatchRequest::Requests(_) => DispatchAnswer::Requests(DocumentAnswer::Read(Read::Absent)),
+            DispatchRequest::Orders(_) => DispatchAnswer::Orders(DocumentAnswer::Read(Read::Absent)),
             DispatchRequest::ListInboxes => {
                 let line = |(worker, (_, _, number)): (&WorkerId, &(Stamp, InboxDoc, u64))| InboxListed {
                     worker: worker.clone(),
@@ -325,9 +325,9 @@ fn work(mut stamp: Stamp, doc: &InboxDoc) {
                     Effect::Request(_, ClaimerRequest::Inbox(DocumentRequest::Remove, _)) => {
                         panic!("it removes nothing")
                     }
-                    Effect::Output(ClaimerOutput::Run { id, attempt, .. }) => {
+                    Effect::Output(ClaimerOutput::Run { id, dispatch, .. }) => {
                         let outcome = Outcome::bare(OutcomeKind::Succeeded);
-                        Input::Command(ClaimerCommand::Ended { id, attempt, outcome })
+                        Input::Command(ClaimerCommand::Ended { id, dispatch, outcome })
                     }
                     Effect::Output(ClaimerOutput::Cancel { .. } | ClaimerOutput::Drained) => continue,
                 });

@@ -18,7 +18,7 @@ const CHECKS: [(&str, Check); 12] = [
     ("snapshot", snapshot),
     ("ledger", ledger),
     ("inbox", inbox),
-    ("requests", requests),
+    ("orders", orders),
     ("history", history),
     ("output", output),
     ("presence", presence),
@@ -113,7 +113,7 @@ fn a_ledger_at_the_bounds_of_its_numbers_is_worked_by() {
         ("deadline", u64::MAX / 2),
         ("backoff", u64::MAX / 2),
         ("attempts", u64::from(u32::MAX)),
-        ("attempt", u64::from(u32::MAX / 2)),
+        ("dispatch", u64::from(u32::MAX / 2)),
         ("unbegun", u64::from(u32::MAX / 2)),
         ("epoch", Epoch::MAX.0),
     ];

@@ -1,10 +1,10 @@
-//! The objects of jobs on the store: ledger, inboxes, requests and the history.
+//! The objects of jobs on the store: ledger, inboxes, orders and the history.
 
-use super::documents::{InboxCodec, LedgerCodec};
+use super::codec::{InboxCodec, LedgerCodec};
 use super::history::{HeadCodec, PartCodec, RowsCodec, limits};
 use super::notices::NoticesCodec;
+use super::orders::OrdersCodec;
 use super::output::OutputRetention;
-use super::requests::RequestsCodec;
 use super::{Jobs, SHARDS};
 use crate::clock::millis;
 use crate::documents::{DocumentClient, Documents};
@@ -70,7 +70,7 @@ pub(super) struct LeaderStore {
     documents: Documents,
     ledger: Arc<[DocumentClient<LedgerCodec>]>,
     inboxes: Arc<Mutex<HashMap<WorkerId, InboxClient>>>,
-    requests: DocumentClient<RequestsCodec>,
+    orders: DocumentClient<OrdersCodec>,
     history: DocumentClient<HeadCodec>,
     parts: Arc<[DocumentClient<PartCodec>]>,
     notices: DocumentClient<NoticesCodec>,
@@ -90,14 +90,14 @@ impl LeaderStore {
     pub(super) fn new(place: &Jobs) -> LeaderStore {
         let (documents, keys) = (place.documents(), place.keys());
         let ledger = (0..SHARDS).map(|part| documents.at(keys.ledger(part), LedgerCodec)).collect();
-        let requests = documents.at(keys.requests(), RequestsCodec);
+        let orders = documents.at(keys.orders(), OrdersCodec);
         let history = documents.at(keys.history_head(), HeadCodec);
         let notices = documents.at(keys.notices(), NoticesCodec);
         let parts = limits(place.settings.job_retention).parts;
         let parts = (0..parts).map(|part| documents.at(keys.history_part(part), PartCodec)).collect();
         LeaderStore {
             place: place.clone(),
-            requests,
+            orders,
             keys,
             documents,
             ledger,
@@ -129,8 +129,8 @@ impl LeaderStore {
                 DispatchAnswer::Inbox(worker, answer)
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(self.list().await),
-            DispatchRequest::Requests(request) => {
-                DispatchAnswer::Requests(self.requests.carry(Some(&guard), request).await)
+            DispatchRequest::Orders(request) => {
+                DispatchAnswer::Orders(self.orders.carry(Some(&guard), request).await)
             }
             DispatchRequest::HistoryHead(request) => {
                 let answer = self.history.carry(Some(&guard), request).await;

@@ -28,7 +28,7 @@ pub use tenure_core::DispatchCounts as JobCounts;
 const UPDATES_KEPT: usize = 8192;
 
 /// How often a leader looks whether anything is asked of it.
-const REQUESTS_LOOK: Duration = Duration::from_secs(1);
+const ORDERS_LOOK: Duration = Duration::from_secs(1);
 
 type Leading = tenure_core::Dispatcher<Candidates>;
 
@@ -115,7 +115,7 @@ impl Handle {
             entries_max: options.inbox_entries.clamp(1, 256),
             fast_ms: millis(settings.job_poll_interval),
             slow_ms: millis(SLOW_LOOK.max(settings.job_poll_interval)),
-            requests_ms: millis(REQUESTS_LOOK.max(settings.job_poll_interval)),
+            orders_ms: millis(ORDERS_LOOK.max(settings.job_poll_interval)),
             claim_timeout_ms: millis(settings.job_claim_timeout),
             // The worker gives up first, writes after a linger, and is seen with the next look.
             margin_ms: millis(SLOW_LOOK * 2 + settings.request_timeout * 4),

@@ -4,7 +4,7 @@ mod codec;
 
 pub(crate) use codec::{HeadCodec, PartCodec, RowsCodec};
 
-use super::documents::LedgerCodec;
+use super::codec::LedgerCodec;
 use crate::documents::Codec;
 use crate::error::{Error, found};
 use crate::keys::Keys;

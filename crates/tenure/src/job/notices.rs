@@ -1,7 +1,7 @@
 //! Notices of jobs: `jobs/notices.json`, and who delivers them.
 
 use super::Jobs;
-use super::documents::{NUMBER_MAX, bounded};
+use super::codec::{NUMBER_MAX, bounded};
 use crate::documents::Codec;
 use crate::wire::{Envelope, Unreadable, id, parse, to_bytes, told};
 use async_trait::async_trait;

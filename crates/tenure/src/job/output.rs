@@ -3,7 +3,7 @@
 //! Of each attempt the first and the last 128 KiB are kept, in the order in which stdout and stderr came. It is written when the attempt
 //! ends, and every 30 s while it runs; nothing is written for an attempt that says nothing.
 
-mod document;
+mod codec;
 mod recorder;
 mod retention;
 mod transcript;
@@ -177,14 +177,14 @@ impl JobOutput {
 
     fn at(key: &str, read: Read) -> Result<Option<JobOutput>, Error> {
         let Some(object) = found(read)? else { return Ok(None) };
-        let output = document::read(&object.body, object.version);
+        let output = codec::read(&object.body, object.version);
         output.map(Some).map_err(|unreadable| Error::unreadable(key, unreadable.detail))
     }
 
     /// What an object that may be anything is.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn parse(body: &[u8]) -> Result<JobOutput, crate::wire::Unreadable> {
-        document::read(body, Version::new(""))
+        codec::read(body, Version::new(""))
     }
 
     /// All of it, in order.

@@ -1,6 +1,6 @@
 //! The queues of a namespace: what is set for them, and how many jobs they have.
 
-use super::requests::RequestsCodec;
+use super::orders::OrdersCodec;
 use super::{JobList, Jobs};
 use crate::clock::millis;
 use crate::documents::TRIES;
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tenure_core::{JOB_QUEUES_MAX, JobRecord, JobState, QueueName, QueueSettings, RequestsDoc};
+use tenure_core::{JOB_QUEUES_MAX, JobRecord, JobState, OrdersDoc, QueueName, QueueSettings};
 
 /// Most jobs of a queue that may be set to run at once.
 const CONCURRENCY_MAX: u32 = 100_000;
@@ -104,7 +104,7 @@ impl Jobs {
         change: impl Fn(&mut QueueSettings) + Send + Sync,
     ) -> Result<QueueSettings, Error> {
         let mut now = QueueSettings::default();
-        let write = |doc: Option<&RequestsDoc>, _| {
+        let write = |doc: Option<&OrdersDoc>, _| {
             let mut new = doc.cloned().unwrap_or_default();
             let mut settings = new.queues.remove(queue).unwrap_or_default();
             change(&mut settings);
@@ -129,7 +129,7 @@ impl Jobs {
             now = settings;
             Ok(Some(new))
         };
-        self.documents().at(self.keys().requests(), RequestsCodec).update(TRIES, write).await?;
+        self.documents().at(self.keys().orders(), OrdersCodec).update(TRIES, write).await?;
         Ok(now)
     }
 }

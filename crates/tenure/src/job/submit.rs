@@ -1,7 +1,7 @@
-//! Submitting from anywhere: what is asked of the leader, through the document of requests. It decides nothing.
+//! Submitting from anywhere: what is asked of the leader, through the document of orders. It decides nothing.
 
-use super::documents::LedgerCodec;
-use super::requests::RequestsCodec;
+use super::codec::LedgerCodec;
+use super::orders::OrdersCodec;
 use super::spec::{ATTEMPTS_MAX, JobSpec};
 use super::{Jobs, SHARDS, Submitted};
 use crate::clock::millis;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read};
 use tenure_core::machine::Now;
 use tenure_core::{
-    Ask, AskAnswer, Incarnation, JobId, JobRecord, RequestsDoc, SeriesId, Submitter, SubmitterCommand,
+    Incarnation, JobId, JobRecord, Order, OrderAnswer, OrdersDoc, SeriesId, Submitter, SubmitterCommand,
     SubmitterOutput, job_shard,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -47,8 +47,8 @@ pub struct Receipt {
 }
 
 struct Call {
-    asks: Vec<Ask>,
-    reply: oneshot::Sender<AskAnswer>,
+    orders: Vec<Order>,
+    reply: oneshot::Sender<OrderAnswer>,
 }
 
 /// The one submitter of a process, started when it is first needed. Clones share it.
@@ -85,14 +85,14 @@ impl Submissions {
 
     fn calls(&self, place: &Jobs) -> mpsc::Sender<Call> {
         let mut state = self.0.lock();
-        let key = place.keys().requests();
+        let key = place.keys().orders();
         match state.calls.get(&key) {
             Some(calls) if !calls.is_closed() => calls.clone(),
             Some(_) | None => {
                 let (calls, inbox) = mpsc::channel(256);
                 let host = SubmitterHost {
                     calls: Commands::new(inbox),
-                    client: place.documents().at(key.clone(), RequestsCodec),
+                    client: place.documents().at(key.clone(), OrdersCodec),
                     replies: HashMap::new(),
                     tokens: 0,
                 };
@@ -149,8 +149,8 @@ impl Jobs {
             _ => self.known(named()).await?,
         };
         let new = records.iter().map(|(record, _)| record).filter(|record| !known.contains(&record.id));
-        let asks: Vec<Ask> = new.cloned().map(Ask::Submit).collect();
-        let waiting = if asks.is_empty() { Default::default() } else { self.ask(asks).await? };
+        let orders: Vec<Order> = new.cloned().map(Order::Submit).collect();
+        let waiting = if orders.is_empty() { Default::default() } else { self.order(orders).await? };
         let exists = |id: &JobId| known.contains(id) || waiting.contains(id);
         let receipt = |(record, _): (JobRecord, bool)| Receipt {
             submitted: if exists(&record.id) { Submitted::Exists } else { Submitted::Created },
@@ -160,13 +160,13 @@ impl Jobs {
     }
 
     /// Asks the leader to cancel a job. One that nobody has claimed never runs; one that runs is asked to stop. Completes once
-    /// the request is on the store.
+    /// the order is on the store.
     pub async fn cancel(&self, id: &JobId) -> Result<(), Error> {
-        self.ask(vec![Ask::Cancel(id.clone())]).await.map(drop)
+        self.order(vec![Order::Cancel(id.clone())]).await.map(drop)
     }
 
     /// Asks the leader to try a job again that ended without success, as [`JobList::find`](super::JobList::find) found it: it gets so
-    /// many attempts more. It does not matter whether the ledger or only the history still has it. Completes once the request is
+    /// many attempts more. It does not matter whether the ledger or only the history still has it. Completes once the order is
     /// on the store.
     ///
     /// A job with a watermark, such as a schedule's, is not tried again; nor is one that is open, or done.
@@ -185,26 +185,26 @@ impl Jobs {
         let mut again = job.clone();
         again.limits.attempts_max = job.begun().saturating_add(attempts);
         again.retries = job.retries.saturating_add(1);
-        self.ask(vec![Ask::Retry(again)]).await.map(drop)
+        self.order(vec![Order::Retry(again)]).await.map(drop)
     }
 
     /// Asks the leader to take a job that is over out of the ledger now. The history keeps it for a while. Completes once the
-    /// request is on the store.
+    /// order is on the store.
     pub async fn remove(&self, id: &JobId) -> Result<(), Error> {
-        self.ask(vec![Ask::Remove(id.clone())]).await.map(drop)
+        self.order(vec![Order::Remove(id.clone())]).await.map(drop)
     }
 
     /// The jobs that waited to be taken up already.
-    async fn ask(&self, asks: Vec<Ask>) -> Result<std::collections::BTreeSet<JobId>, Error> {
+    async fn order(&self, orders: Vec<Order>) -> Result<std::collections::BTreeSet<JobId>, Error> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.submissions.calls(self).send(Call { asks, reply }).await;
+        let sent = self.submissions.calls(self).send(Call { orders, reply }).await;
         let answer = match sent {
-            Ok(()) => answer.await.unwrap_or(AskAnswer::GivenUp { in_doubt: true }),
-            Err(_) => AskAnswer::GivenUp { in_doubt: false },
+            Ok(()) => answer.await.unwrap_or(OrderAnswer::GivenUp { in_doubt: true }),
+            Err(_) => OrderAnswer::GivenUp { in_doubt: false },
         };
         match answer {
-            AskAnswer::Asked { known } => Ok(known),
-            AskAnswer::Full => Err(Error::new(
+            OrderAnswer::Accepted { known } => Ok(known),
+            OrderAnswer::Full => Err(Error::new(
                 ErrorKind::Full,
                 format_args!(
                     "too many jobs wait for the leader to take them up, or nobody leads; nothing was submitted; try again \
@@ -212,11 +212,11 @@ impl Jobs {
                     TRY_AGAIN.as_secs()
                 ),
             )),
-            AskAnswer::Blocked => Err(Error::unreadable(&self.keys().requests(), "see the log".to_owned())),
-            AskAnswer::Denied => {
+            OrderAnswer::Blocked => Err(Error::unreadable(&self.keys().orders(), "see the log".to_owned())),
+            OrderAnswer::Denied => {
                 Err(Error::new(ErrorKind::Denied, "the store refuses this process; nothing was submitted"))
             }
-            AskAnswer::GivenUp { in_doubt } => {
+            OrderAnswer::GivenUp { in_doubt } => {
                 let doubt = if in_doubt { "it may have been submitted" } else { "nothing was submitted" };
                 let sentence = format_args!("the store does not answer; {doubt}");
                 Err(Error::new(ErrorKind::Unavailable, sentence).perhaps_written(in_doubt))
@@ -259,8 +259,8 @@ impl Jobs {
 
 struct SubmitterHost {
     calls: Commands<Call>,
-    client: DocumentClient<RequestsCodec>,
-    replies: HashMap<u64, oneshot::Sender<AskAnswer>>,
+    client: DocumentClient<OrdersCodec>,
+    replies: HashMap<u64, oneshot::Sender<OrderAnswer>>,
     tokens: u64,
 }
 
@@ -269,8 +269,8 @@ impl Host<Submitter> for SubmitterHost {
 
     fn carry(
         &self,
-        request: DocumentRequest<RequestsDoc>,
-    ) -> impl Future<Output = DocumentAnswer<RequestsDoc>> + Send + 'static {
+        request: DocumentRequest<OrdersDoc>,
+    ) -> impl Future<Output = DocumentAnswer<OrdersDoc>> + Send + 'static {
         let client = self.client.clone();
         async move { client.carry(None, request).await }
     }
@@ -284,10 +284,10 @@ impl Host<Submitter> for SubmitterHost {
     }
 
     async fn next(&mut self) -> Happening<Submitter, ()> {
-        let Some(Call { asks, reply }) = self.calls.next().await else { return Happening::End(()) };
+        let Some(Call { orders, reply }) = self.calls.next().await else { return Happening::End(()) };
         self.tokens += 1;
         self.replies.insert(self.tokens, reply);
-        Happening::Command(SubmitterCommand::Ask { token: self.tokens, asks })
+        Happening::Command(SubmitterCommand::Order { token: self.tokens, orders })
     }
 }
 

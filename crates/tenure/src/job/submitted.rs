@@ -1,7 +1,7 @@
-//! The fields of a job that its submission decides, in the ledger as in the requests.
+//! The fields of a job that its submission decides, in the ledger as in an order.
 
 use super::blob::Blob;
-use super::documents::{NUMBER_MAX, bounded, bytes};
+use super::codec::{NUMBER_MAX, bounded, bytes};
 use crate::wire::id;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

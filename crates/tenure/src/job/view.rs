@@ -1,7 +1,7 @@
 //! The jobs of a namespace, seen from outside. Writes nothing.
 
-use super::documents::{InboxCodec, LedgerCodec};
-use super::requests::RequestsCodec;
+use super::codec::{InboxCodec, LedgerCodec};
+use super::orders::OrdersCodec;
 use super::{JobHistory, SHARDS};
 use crate::documents::Codec;
 use crate::error::{Error, found};
@@ -9,7 +9,7 @@ use crate::keys::Keys;
 use futures::stream::{self, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tenure_core::{EntryState, JobRecord, JobState, QueueSettings, RequestsDoc, job_shard};
+use tenure_core::{EntryState, JobRecord, JobState, OrdersDoc, QueueSettings, job_shard};
 use tenure_core::{JobId, Namespace, QueueName, SeriesId, WorkerId};
 use tenure_store::Lanes;
 
@@ -35,11 +35,11 @@ impl JobList {
     /// [`ask_workers`](JobList::ask_workers). What the last leader wrote stays, whether anybody leads or not.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<JobList, Error> {
         // The leader moves jobs from there to the ledger, so that is where to look last.
-        let requests = RequestsCodec::read_from(lanes, namespace).await?.unwrap_or_default();
+        let orders = OrdersCodec::read_from(lanes, namespace).await?.unwrap_or_default();
         let mut list = JobList::parts(lanes, namespace, 0..SHARDS).await?;
         let known: BTreeSet<JobId> = list.jobs.iter().map(|job| job.id.clone()).collect();
-        list.jobs.extend(not_taken_up(&requests).filter(|job| !known.contains(&job.id)));
-        list.queues = requests.queues;
+        list.jobs.extend(not_taken_up(&orders).filter(|job| !known.contains(&job.id)));
+        list.queues = orders.queues;
         list.jobs.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(list)
     }
@@ -100,12 +100,12 @@ impl JobList {
                     EntryState::Acked { .. } => JobState::Acked,
                     EntryState::Running { .. } | EntryState::Finished { .. } => JobState::Running,
                 };
-                said.insert((entry.id, entry.attempt, worker.clone()), (state, entry.progress));
+                said.insert((entry.id, entry.dispatch, worker.clone()), (state, entry.progress));
             }
         }
         for job in self.jobs.iter_mut().filter(|job| job.state.is_out()) {
             let Some(worker) = job.worker.clone() else { continue };
-            if let Some((state, progress)) = said.remove(&(job.id.clone(), job.attempt, worker)) {
+            if let Some((state, progress)) = said.remove(&(job.id.clone(), job.dispatch, worker)) {
                 (job.state, job.progress) = (job.state.max(state), progress);
             }
         }
@@ -118,8 +118,8 @@ impl JobList {
         if let Some(job) = JobList::find_in(lanes, namespace, id, &series_of(id)).await? {
             return Ok(Some(job));
         }
-        let requests = RequestsCodec::read_from(lanes, namespace).await?.unwrap_or_default();
-        let waiting = not_taken_up(&requests).find(|job| job.id == *id);
+        let orders = OrdersCodec::read_from(lanes, namespace).await?.unwrap_or_default();
+        let waiting = not_taken_up(&orders).find(|job| job.id == *id);
         if waiting.is_some() {
             // The leader may have taken it up in between.
             return Ok(JobList::find_in(lanes, namespace, id, &series_of(id)).await?.or(waiting));
@@ -155,9 +155,9 @@ impl JobList {
 }
 
 /// The jobs that wait for the leader to take them up.
-fn not_taken_up(requests: &RequestsDoc) -> impl Iterator<Item = JobRecord> {
+fn not_taken_up(orders: &OrdersDoc) -> impl Iterator<Item = JobRecord> {
     let reason: Arc<str> = Arc::from("the leader has not taken it up yet, or nobody leads");
-    requests.submissions().map(move |job| JobRecord { reason: Arc::clone(&reason), ..job.clone() })
+    orders.submissions().map(move |job| JobRecord { reason: Arc::clone(&reason), ..job.clone() })
 }
 
 /// The series that a job of this id can be in, unless somebody chose another one: its own, that of its group, or its schedule's.

@@ -1,7 +1,7 @@
 //! Figures of a whole namespace, from the presences that its nodes write anyway. Writes nothing.
 
 use super::Metrics;
-use crate::election::documents::PresenceDocument;
+use crate::election::codec::PresenceDocument;
 use crate::error::{Error, found, listed};
 use crate::keys::Keys;
 use crate::status::{Roles, read_seat};

@@ -1,7 +1,7 @@
 //! What this node knows about the workers, and how news reaches it.
 
 use crate::election::Reporter;
-use crate::election::documents::SnapshotPointer;
+use crate::election::codec::SnapshotPointer;
 use crate::event::EventKind;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What a worker says about itself, checked before anything is written.
 
-use super::documents::TIMEOUT_MAX_MS;
+use super::codec::TIMEOUT_MAX_MS;
 use crate::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;

@@ -1,11 +1,11 @@
 //! The host of a node's [`Sweep`]: while the node leads, it lists the workers and publishes what it finds; otherwise it reads
 //! what the leader published.
 
-use super::documents::{ListedWorker, ListedWorkerCodec, SnapshotCodec};
+use super::codec::{ListedWorker, ListedWorkerCodec, SnapshotCodec};
 use super::registry::{SnapshotPointers, WorkerRegistry};
 use crate::clock::millis;
 use crate::documents::{DocumentClient, Documents};
-use crate::election::documents::SnapshotPointer;
+use crate::election::codec::SnapshotPointer;
 use crate::forget::forgotten;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;

@@ -1,6 +1,6 @@
 //! The workers of a namespace, seen from outside. Writes nothing.
 
-use super::documents::SnapshotDocument;
+use super::codec::SnapshotDocument;
 use crate::error::{Error, found, listed};
 use crate::keys::Keys;
 use serde::Serialize;

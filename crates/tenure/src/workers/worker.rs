@@ -1,6 +1,6 @@
 //! A worker of this process: the handle, and the host of the registration that keeps its object fresh.
 
-use super::documents::WorkerCodec;
+use super::codec::WorkerCodec;
 use super::registry::WorkerInfo;
 use super::spec::WorkerSpec;
 use crate::clock::millis;

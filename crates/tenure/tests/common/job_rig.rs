@@ -135,7 +135,7 @@ pub async fn open_inbox(rig: &Rig) {
 
 pub async fn put_inbox(rig: &Rig, entries: &[(&str, u64, i64)]) {
     let rows = entries.iter().map(|(id, epoch, at)| {
-        json!({"id": id, "attempt": 1, "epoch": epoch, "dispatchedAt": at, "kind": "echo", "timeout": 60000,
+        json!({"id": id, "dispatch": 1, "epoch": epoch, "dispatchedAt": at, "kind": "echo", "timeout": 60000,
                "state": "dispatched"})
     });
     let rows: Vec<Value> = rows.collect();

@@ -8,7 +8,7 @@ use crate::machine::Request;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// An entry that the fence has rejected: its job, attempt and epoch.
+/// An entry that the fence has rejected: its job, dispatch and epoch.
 pub type Refused = (JobId, u32, Epoch);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -16,9 +16,9 @@ pub enum ClaimerCommand {
     /// There is something new.
     Look,
     /// How far a running attempt is. It is written with whatever comes next, or by itself after a while.
-    Progress { id: JobId, attempt: u32, progress: Progress },
+    Progress { id: JobId, dispatch: u32, progress: Progress },
     /// A running attempt has ended.
-    Ended { id: JobId, attempt: u32, outcome: Outcome },
+    Ended { id: JobId, dispatch: u32, outcome: Outcome },
     /// Take nothing new, finish what runs, write the results, then end.
     Drain,
 }
@@ -58,9 +58,9 @@ pub enum ClaimerOutput {
     /// The attempt is claimed. `epoch` is the one it was dispatched in.
     Run {
         id: JobId,
-        attempt: u32,
+        dispatch: u32,
         /// Which attempt it is, counting only those that were begun.
-        number: u32,
+        attempt: u32,
         epoch: Epoch,
         queue: QueueName,
         kind: KindName,
@@ -68,7 +68,7 @@ pub enum ClaimerOutput {
         timeout_ms: u64,
     },
     /// If `dropped`, nobody waits for the outcome, and nothing the attempt still reports matters.
-    Cancel { id: JobId, attempt: u32, dropped: bool },
+    Cancel { id: JobId, dispatch: u32, dropped: bool },
     /// Draining is over: everything is written and nothing runs.
     Drained,
 }

@@ -14,12 +14,12 @@ impl<A: Assign> Dispatcher<A> {
     /// Gives workers to the jobs that wait for one: higher priorities first, then older ones. A job that there is no worker for
     /// stands for all others of its class; they are told why they wait.
     pub(super) fn assign_waiting(&mut self, now: Time) {
-        if !self.table.news.retry || now < self.retry_at {
+        if !self.table.changes.retry || now < self.retry_at {
             return;
         }
-        self.table.news.retry = false;
+        self.table.changes.retry = false;
         let mut fresh: BTreeMap<Class, Vec<JobId>> = BTreeMap::new();
-        for id in std::mem::take(&mut self.table.news.fresh) {
+        for id in std::mem::take(&mut self.table.changes.fresh) {
             if let Some(job) = self.table.get(&id) {
                 fresh.entry(Class::of(job.record())).or_default().push(id);
             }
@@ -27,11 +27,11 @@ impl<A: Assign> Dispatcher<A> {
         let first = |(class, places): (&Class, &std::collections::BTreeSet<Place>)| {
             places.first().map(|place| (place.clone(), class.clone()))
         };
-        let mut heads: BTreeMap<Place, Class> = self.table.waiting().iter().filter_map(first).collect();
+        let mut heads: BTreeMap<Place, Class> = self.table.ready().iter().filter_map(first).collect();
         let (mut vain, mut wanting) = (0, false);
         while let Some((place, class)) = heads.pop_first() {
             match self.assign_one(now, &place.2, &class) {
-                Ok(()) => heads.extend(self.table.waiting().get_key_value(&class).and_then(first)),
+                Ok(()) => heads.extend(self.table.ready().get_key_value(&class).and_then(first)),
                 Err(NoWorker { reason, later }) => {
                     vain += 1;
                     wanting |= !later;
@@ -39,8 +39,8 @@ impl<A: Assign> Dispatcher<A> {
                 }
             }
         }
-        let waiting = self.table.waiting();
-        self.reasons.retain(|class, _| waiting.contains_key(class));
+        let ready = self.table.ready();
+        self.reasons.retain(|class, _| ready.contains_key(class));
         self.inboxes.want(now, wanting && self.assign.goes_by_inboxes());
         // Many classes and many workers take their time to compare.
         self.retry_at = now + (vain / 8).min(self.config.fast_ms / 2);
@@ -97,7 +97,7 @@ impl<A: Assign> Dispatcher<A> {
 
     /// The reason if nothing more of this queue may be given to a worker.
     fn queue_has_room(&self, queue: &QueueName) -> Result<(), String> {
-        let Some(settings) = self.asked.settings(queue) else {
+        let Some(settings) = self.orders.settings(queue) else {
             return Err("what is set for its queue is not known".to_owned());
         };
         let mut out = self.table.index().out_of.get(queue).copied().unwrap_or(0);
@@ -116,7 +116,7 @@ impl<A: Assign> Dispatcher<A> {
     fn explain(&mut self, now: Time, class: Class, reason: &str, fresh: &mut BTreeMap<Class, Vec<JobId>>) {
         let untold = fresh.remove(&class).unwrap_or_default();
         let is_new = self.reasons.get(&class).is_none_or(|told| told != reason);
-        let ids = match self.table.waiting().get(&class).filter(|_| is_new) {
+        let ids = match self.table.ready().get(&class).filter(|_| is_new) {
             Some(places) => places.iter().map(|place| place.2.clone()).collect(),
             None => untold,
         };
@@ -128,7 +128,7 @@ impl<A: Assign> Dispatcher<A> {
 
     /// Tells who can be given something, and how busy they are.
     pub(super) fn tell_loads(&mut self) {
-        for worker in std::mem::take(&mut self.table.news.loads) {
+        for worker in std::mem::take(&mut self.table.changes.loads) {
             let inbox = self.inboxes.get(&worker);
             let load = if inbox.is_some_and(Inbox::refuses_jobs) {
                 Load::Draining

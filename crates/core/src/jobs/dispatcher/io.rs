@@ -1,9 +1,9 @@
 //! Parameters, commands, requests and outputs of the dispatcher.
 
-use super::super::asked::RequestsDoc;
 use super::super::history::{HistoryHead, HistoryLimits, HistoryPart, HistoryRow, Kept};
 use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind};
 use super::super::notices::{Notice, NoticesDoc};
+use super::super::orders::OrdersDoc;
 use super::super::table::Table;
 use super::super::workers::Workers;
 use crate::document::{DocumentAnswer, DocumentRequest, Op};
@@ -28,7 +28,7 @@ pub struct DispatcherConfig {
     /// How often it looks while nothing changes.
     pub slow_ms: u64,
     /// How often it looks whether anything is asked of it while nothing is; half of `fast_ms` while something is.
-    pub requests_ms: u64,
+    pub orders_ms: u64,
     /// How long an entry may stay unclaimed before it is withdrawn.
     pub claim_timeout_ms: u64,
     /// How much longer than the timeout it waits for a running attempt, so that the worker reports first.
@@ -81,7 +81,7 @@ impl Sink<'_> {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchCommand<F> {
-    /// New jobs, each with a token for its answer. The dispatcher sets state, attempt and the like.
+    /// New jobs, each with a token for its answer. The dispatcher sets state, dispatch and the like.
     Submit(Vec<(u64, JobRecord)>),
     /// These series are no longer used. Their watermarks may be forgotten, up to the given ones, once none of their jobs is
     /// left. After that, what was created in them before can be created again.
@@ -138,7 +138,7 @@ pub enum DispatchRequest {
     Inbox(WorkerId, DocumentRequest<InboxDoc>),
     ListInboxes,
     /// For what is asked of the leader.
-    Requests(DocumentRequest<RequestsDoc>),
+    Orders(DocumentRequest<OrdersDoc>),
     /// For the newest jobs of the history.
     HistoryHead(DocumentRequest<HistoryHead>),
     /// For a part of the history.
@@ -159,7 +159,7 @@ pub enum DispatchAnswer {
     Inbox(WorkerId, DocumentAnswer<InboxDoc>),
     /// The inboxes; `None` if listing failed.
     Listed(Option<Vec<InboxListed>>),
-    Requests(DocumentAnswer<RequestsDoc>),
+    Orders(DocumentAnswer<OrdersDoc>),
     HistoryHead(DocumentAnswer<HistoryHead>),
     HistoryPart(usize, DocumentAnswer<HistoryPart>),
     /// Whether the object stands; `false` if nobody knows.
@@ -181,7 +181,7 @@ impl Request for DispatchRequest {
                 DispatchAnswer::Inbox(worker.clone(), request.unanswered())
             }
             DispatchRequest::ListInboxes => DispatchAnswer::Listed(None),
-            DispatchRequest::Requests(request) => DispatchAnswer::Requests(request.unanswered()),
+            DispatchRequest::Orders(request) => DispatchAnswer::Orders(request.unanswered()),
             DispatchRequest::HistoryHead(request) => DispatchAnswer::HistoryHead(request.unanswered()),
             DispatchRequest::HistoryPart(part, request) => {
                 DispatchAnswer::HistoryPart(*part, request.unanswered())
@@ -216,8 +216,9 @@ pub struct JobUpdate {
     pub id: JobId,
     pub series: SeriesId,
     pub state: JobState,
+    /// How many attempts were begun; of a late result, the attempt it belongs to.
     pub attempt: u32,
-    /// The worker of that attempt; `None` before the first.
+    /// The worker of the last dispatch, or of the late result; `None` before the first.
     pub worker: Option<WorkerId>,
     /// Why the state changed. For people.
     pub reason: Arc<str>,
@@ -235,7 +236,7 @@ impl JobUpdate {
             id: record.id.clone(),
             series: record.series.clone(),
             state: record.state,
-            attempt: record.attempt,
+            attempt: record.begun(),
             worker: record.worker.clone(),
             reason: record.reason.clone(),
             began_ms: record.began_ms,

@@ -5,6 +5,7 @@ use super::super::assign::Candidates;
 use super::super::fixtures::{config, name, record};
 use super::super::history::{HistoryHead, HistoryPart, Kept};
 use super::super::model::{EntryState, Outcome};
+use super::super::notices::NoticesDoc;
 use super::super::serves::Serves;
 use super::*;
 use crate::document::{DocumentRequest, Read, Removal, Stamp};
@@ -23,8 +24,9 @@ struct World {
     asked: Vec<(RequestId, DispatchRequest)>,
     ledgers: BTreeMap<usize, Object<LedgerDoc>>,
     inboxes: BTreeMap<WorkerId, Object<InboxDoc>>,
-    requests: BTreeMap<(), Object<RequestsDoc>>,
+    requests: BTreeMap<(), Object<OrdersDoc>>,
     head: BTreeMap<(), Object<HistoryHead>>,
+    notices: BTreeMap<(), Object<NoticesDoc>>,
     parts: BTreeMap<usize, Object<HistoryPart>>,
     kept: BTreeMap<Arc<str>, Kept>,
     versions: u64,
@@ -89,8 +91,8 @@ impl World {
                 };
                 DispatchAnswer::Listed((luck.0 > 0).then(|| self.inboxes.iter().map(line).collect()))
             }
-            DispatchRequest::Requests(request) => {
-                DispatchAnswer::Requests(serve(&mut self.requests, (), luck, request))
+            DispatchRequest::Orders(request) => {
+                DispatchAnswer::Orders(serve(&mut self.requests, (), luck, request))
             }
             DispatchRequest::HistoryHead(request) => {
                 DispatchAnswer::HistoryHead(serve(&mut self.head, (), luck, request))
@@ -106,6 +108,10 @@ impl World {
                 Some(Kept::Rows(rows)) if luck.0 > 3 => Some(rows.clone()),
                 Some(_) | None => None,
             }),
+            DispatchRequest::Notices(request) => {
+                DispatchAnswer::Notices(serve(&mut self.notices, (), luck, request))
+            }
+            DispatchRequest::Deliver(_) => DispatchAnswer::Delivered(luck.0 > 10),
         }
     }
 
@@ -176,7 +182,7 @@ impl World {
         }
         let (mut again, mut marked) = (self.leader.clone(), self.leader.clone());
         let ids: Vec<JobId> = marked.jobs().map(|record| record.id.clone()).collect();
-        marked.table.news.changed.extend(ids);
+        marked.table.changes.unjudged.extend(ids);
         marked.inboxes.mark_all();
         let (mut out, mut all) = (Vec::new(), Vec::new());
         again.handle(now, Input::Wake, &mut out);
@@ -204,6 +210,7 @@ fn whatever_needs_another_look_is_marked() {
             inboxes: BTreeMap::new(),
             requests: BTreeMap::new(),
             head: BTreeMap::new(),
+            notices: BTreeMap::new(),
             parts: BTreeMap::new(),
             kept: BTreeMap::new(),
             versions: 0,

@@ -124,7 +124,7 @@ impl HistoryRow {
             submitted_ms: self.submitted_ms,
             began_ms: self.began_ms,
             ended_ms: self.ended_ms,
-            attempt: self.attempts.0,
+            dispatch: self.attempts.0,
             worker: self.worker.clone(),
             reason: Arc::clone(&self.reason),
             ..JobRecord::new(id, series, kind, limits)

@@ -25,7 +25,7 @@ pub(in crate::jobs) enum Report {
 
 /// Reads one entry. `job` is the one it names, if there is one.
 pub(in crate::jobs) fn report(job: Option<&Job>, worker: &WorkerId, entry: &Entry) -> Report {
-    let current = job.is_some_and(|job| job.is_current(worker, entry.attempt));
+    let current = job.is_some_and(|job| job.is_current(worker, entry.dispatch));
     match &entry.state {
         EntryState::Dispatched if job.is_none() => Report::Stray,
         EntryState::Acked { .. } if current => Report::Claimed(JobState::Acked),
@@ -36,7 +36,7 @@ pub(in crate::jobs) fn report(job: Option<&Job>, worker: &WorkerId, entry: &Entr
                 Mutant::JobLateResultApplied.on() && job.is_some_and(|job| job.record().state.is_out());
             if current || wrongly {
                 Report::Ended(outcome.clone())
-            } else if job.is_some_and(|job| job.has_counted(worker, entry.attempt)) {
+            } else if job.is_some_and(|job| job.has_counted(worker, entry.dispatch)) {
                 Report::Nothing
             } else {
                 Report::Late(outcome.kind)
@@ -70,7 +70,7 @@ pub(super) fn wanted(view: &View<'_>, ledger: &Ledger, worker: &WorkerId, inbox:
         let wanted = job.record().state == JobState::Dispatched && job.withdraw().is_none();
         let recorded = job.is_confirmed(ledger) || Mutant::JobDispatchedUnrecorded.on();
         let takes = inbox.takes(job.record());
-        wanted && recorded && takes && inbox.entry(&job.record().id, job.record().attempt).is_none()
+        wanted && recorded && takes && inbox.entry(&job.record().id, job.record().dispatch).is_none()
     };
     let mut new: Vec<&Job> = view.table.out_at(worker).filter(new).collect();
     new.sort_by_cached_key(|job| Place::of(job.record()));
@@ -93,8 +93,8 @@ fn entry_of(view: &View<'_>, job: &Job) -> Entry {
     let record = job.record();
     Entry {
         id: record.id.clone(),
-        attempt: record.attempt,
-        number: record.begun(),
+        dispatch: record.dispatch,
+        attempt: record.begun(),
         epoch: view.config.epoch,
         dispatched_at: view.wall_ms,
         queue: record.queue.clone(),
@@ -110,7 +110,7 @@ fn entry_of(view: &View<'_>, job: &Job) -> Entry {
 /// Decides what happens to an existing entry.
 fn keep(view: &View<'_>, ledger: &Ledger, worker: &WorkerId, entry: &Entry, change: &mut InboxChange) {
     let job = view.table.get(&entry.id);
-    let current = job.is_some_and(|job| job.is_current(worker, entry.attempt));
+    let current = job.is_some_and(|job| job.is_current(worker, entry.dispatch));
     // While a shard cannot be read, an unknown entry may belong to that shard.
     let nobodys = job.is_none() && ledger.blocked() == 0;
     let mut entry = entry.clone();

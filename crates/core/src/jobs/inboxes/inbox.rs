@@ -80,7 +80,7 @@ impl Inbox {
 
     /// How far its worker is with each entry.
     pub(super) fn states(&self) -> Vec<(JobId, u32, EntryState)> {
-        self.entries().iter().map(|entry| (entry.id.clone(), entry.attempt, entry.state.clone())).collect()
+        self.entries().iter().map(|entry| (entry.id.clone(), entry.dispatch, entry.state.clone())).collect()
     }
 
     /// Which jobs its worker takes; `None` as long as it has not said so.
@@ -108,13 +108,13 @@ impl Inbox {
         self.read_sent.is_some_and(|sent| sent >= time) && !self.document.is_busy()
     }
 
-    /// Whether this attempt is not in it, as far as is known.
-    pub(super) fn is_without(&self, id: &JobId, attempt: u32) -> bool {
-        self.is_known() && !self.document.is_busy() && self.entry(id, attempt).is_none()
+    /// Whether this dispatch is not in it, as far as is known.
+    pub(super) fn is_without(&self, id: &JobId, dispatch: u32) -> bool {
+        self.is_known() && !self.document.is_busy() && self.entry(id, dispatch).is_none()
     }
 
-    pub(in crate::jobs) fn entry(&self, id: &JobId, attempt: u32) -> Option<&Entry> {
-        self.entries().iter().find(|entry| entry.attempt == attempt && entry.id == *id)
+    pub(in crate::jobs) fn entry(&self, id: &JobId, dispatch: u32) -> Option<&Entry> {
+        self.entries().iter().find(|entry| entry.dispatch == dispatch && entry.id == *id)
     }
 
     /// Whether no former leader can write it any more.

@@ -1,4 +1,4 @@
-//! What follows from the jobs, and what happened to them.
+//! What follows from the jobs, and what changed about them.
 
 use super::super::model::JOB_OBJECT_MAX_WEIGHT;
 use super::super::model::JobRecord;
@@ -65,8 +65,8 @@ pub(in crate::jobs) struct Index {
     /// How many of each queue are out.
     pub(in crate::jobs) out_of: BTreeMap<QueueName, u32>,
     pub(in crate::jobs) queued: usize,
-    /// Those of them that are not in a pause.
-    pub(in crate::jobs) waiting: BTreeMap<Class, BTreeSet<Place>>,
+    /// Those of the queued ones that are not in a pause.
+    pub(in crate::jobs) ready: BTreeMap<Class, BTreeSet<Place>>,
     pub(in crate::jobs) timers: BTreeSet<(Time, JobId)>,
 }
 
@@ -85,7 +85,7 @@ impl Index {
         shard.finished += usize::from(record.state.is_final());
         self.queued += usize::from(record.state == JobState::Queued);
         if job.is_ready() {
-            self.waiting.entry(Class::of(record)).or_default().insert(Place::of(record));
+            self.ready.entry(Class::of(record)).or_default().insert(Place::of(record));
         }
         if let Some(worker) = job.out_at() {
             *self.out_of.entry(record.queue.clone()).or_default() += 1;
@@ -105,10 +105,10 @@ impl Index {
         self.queued -= usize::from(record.state == JobState::Queued);
         if job.is_ready() {
             let class = Class::of(record);
-            if let Some(places) = self.waiting.get_mut(&class) {
+            if let Some(places) = self.ready.get_mut(&class) {
                 places.remove(&Place::of(record));
                 if places.is_empty() {
-                    self.waiting.remove(&class);
+                    self.ready.remove(&class);
                 }
             }
         }
@@ -134,11 +134,11 @@ impl Index {
     }
 }
 
-/// What happened to the jobs, until somebody asks.
+/// What changed since somebody last took it up.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(in crate::jobs) struct News {
+pub(in crate::jobs) struct Changes {
     /// To be judged again.
-    pub(in crate::jobs) changed: BTreeSet<JobId>,
+    pub(in crate::jobs) unjudged: BTreeSet<JobId>,
     /// May have something to report.
     pub(in crate::jobs) untold: BTreeSet<JobId>,
     /// Ready to be given to a worker, and nobody has looked for one yet.
@@ -151,7 +151,7 @@ pub(in crate::jobs) struct News {
     pub(in crate::jobs) retry: bool,
 }
 
-impl News {
+impl Changes {
     /// A job is about to change, or is gone.
     pub(super) fn left(&mut self, job: &Job) {
         self.fresh.remove(&job.record.id);
@@ -173,7 +173,7 @@ impl News {
             self.loads.insert(worker.clone());
             self.inboxes.insert(worker.clone());
         }
-        self.changed.insert(id.clone());
+        self.unjudged.insert(id.clone());
         self.untold.insert(id.clone());
     }
 }

@@ -1,6 +1,6 @@
 //! `jobs/history/head.json`, `jobs/history/part-<n>.json` and the chunks in `jobs/done/`.
 
-use super::super::documents::{JobDocument, NUMBER_MAX, bounded, job_document, job_record};
+use super::super::codec::{JobDocument, NUMBER_MAX, bounded, job_document, job_record};
 use crate::documents::Codec;
 use crate::wire::{Envelope, Unreadable, id, parse, to_bytes, told};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Writes what attempts say to the store, beside their work: nothing here delays a result for long, or costs one.
 
-use super::document::{Attempt, AttemptCodec};
+use super::codec::{Attempt, AttemptCodec};
 use super::{OutputWriter, Transcript, Writing};
 use crate::documents::{Documents, InlineDocument, Step, new_incarnation};
 use crate::job::Jobs;

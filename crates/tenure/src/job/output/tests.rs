@@ -1,4 +1,4 @@
-use super::document::{Attempt, AttemptCodec};
+use super::codec::{Attempt, AttemptCodec};
 use super::*;
 use crate::documents::Codec;
 use OutputPiece::{LeftOut, Text};

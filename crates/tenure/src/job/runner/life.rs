@@ -163,9 +163,9 @@ impl Host<Claimer> for ClaimerHost {
 
     fn output(&mut self, _: Now, _: &Claimer, output: ClaimerOutput) -> ControlFlow<RunnerEnd> {
         match output {
-            ClaimerOutput::Run { id, attempt, number, epoch, queue, kind, payload, timeout_ms } => {
+            ClaimerOutput::Run { id, dispatch, attempt, epoch, queue, kind, payload, timeout_ms } => {
                 let (said, cancelled) = (Arc::clone(&self.said), CancellationToken::new());
-                let (dispatch, attempt, epoch) = (attempt, number, epoch.0);
+                let epoch = epoch.0;
                 let output = OutputWriter::nowhere();
                 let context = JobContext {
                     id,
@@ -181,7 +181,7 @@ impl Host<Claimer> for ClaimerHost {
                 };
                 self.begin(context, Duration::from_millis(timeout_ms));
             }
-            ClaimerOutput::Cancel { id, attempt, dropped } => self.stop((id, attempt), dropped),
+            ClaimerOutput::Cancel { id, dispatch, dropped } => self.stop((id, dispatch), dropped),
             ClaimerOutput::Drained => return ControlFlow::Break(RunnerEnd::Drained),
         }
         ControlFlow::Continue(())
@@ -219,14 +219,14 @@ impl Host<Claimer> for ClaimerHost {
             Some(done) = self.runs.join_next(), if !self.runs.is_empty() => {
                 // An aborted task reports nothing; a panic is caught where it happens.
                 match done.ok().filter(|(key, _)| self.running.remove(key).is_some()) {
-                    Some(((id, attempt), outcome)) => {
-                        Happening::Command(ClaimerCommand::Ended { id, attempt, outcome })
+                    Some(((id, dispatch), outcome)) => {
+                        Happening::Command(ClaimerCommand::Ended { id, dispatch, outcome })
                     }
                     None => Happening::Nothing,
                 }
             }
-            ((id, attempt), progress) = self.said.next() => {
-                Happening::Command(ClaimerCommand::Progress { id, attempt, progress })
+            ((id, dispatch), progress) = self.said.next() => {
+                Happening::Command(ClaimerCommand::Progress { id, dispatch, progress })
             }
             () = give_up => Happening::End(RunnerEnd::Drained),
         }
@@ -288,7 +288,7 @@ fn judge(fence: &Fence, answer: &DocumentAnswer<InboxDoc>, refused: &BTreeSet<Re
     let DocumentAnswer::Read(Read::Found { body, .. }) = answer else { return BTreeSet::new() };
     let unclaimed = body.entries.iter().filter(|entry| entry.state == EntryState::Dispatched);
     let rejected = unclaimed.filter_map(|entry| {
-        let key = (entry.id.clone(), entry.attempt, entry.epoch);
+        let key = (entry.id.clone(), entry.dispatch, entry.epoch);
         let stamp = TaskStamp {
             id: entry.id.to_string(),
             epoch: entry.epoch.0,

@@ -1,6 +1,6 @@
-//! `jobs/requests.json`: what is asked of the leader.
+//! `jobs/orders.json`: orders to the leader.
 
-use super::documents::{ATTEMPT_MAX, NUMBER_MAX, bounded};
+use super::codec::{COUNT_MAX, NUMBER_MAX, bounded};
 use super::submitted::SubmittedDocument;
 use crate::documents::Codec;
 use crate::error::{Error, found};
@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use tenure_core::document::Stamp;
-use tenure_core::{Ask, Asked, JOB_QUEUES_MAX, JobRecord, Namespace, QueueName, QueueSettings, RequestsDoc};
+use tenure_core::{
+    BatchedOrder, JOB_QUEUES_MAX, JobRecord, Namespace, Order, OrdersDoc, QueueName, QueueSettings,
+};
 use tenure_store::{BODY_MAX_BYTES, Lanes};
 
 /// Most entries that we read; an object with more is not ours.
@@ -21,7 +23,7 @@ const FOREIGN_MAX: usize = 64;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RequestsDocument {
+struct OrdersDocument {
     #[serde(flatten)]
     envelope: Envelope,
     #[serde(default)]
@@ -38,7 +40,7 @@ struct RequestsDocument {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct AskedDocument {
+struct OrderDocument {
     batch: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     submit: Option<SubmitDocument>,
@@ -54,7 +56,7 @@ struct AskedDocument {
 #[serde(deny_unknown_fields)]
 struct RetryDocument {
     job: SubmitDocument,
-    attempt: u32,
+    dispatch: u32,
     unbegun: u32,
     retries: u32,
 }
@@ -98,31 +100,28 @@ pub(crate) struct Kept {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestsCodec;
+pub(crate) struct OrdersCodec;
 
-impl RequestsCodec {
-    /// What is asked of the leader now; `None` if nothing ever was.
-    pub(super) async fn read_from(
-        lanes: &Lanes,
-        namespace: &Namespace,
-    ) -> Result<Option<RequestsDoc>, Error> {
-        let key = Keys::global(namespace).requests();
+impl OrdersCodec {
+    /// The orders to the leader now; `None` if nobody ever gave any.
+    pub(super) async fn read_from(lanes: &Lanes, namespace: &Namespace) -> Result<Option<OrdersDoc>, Error> {
+        let key = Keys::global(namespace).orders();
         let Some(object) = found(lanes.bulk.get(&key, None).await)? else { return Ok(None) };
-        let read = RequestsCodec.read(&object.body);
+        let read = OrdersCodec.read(&object.body);
         read.map(|(_, doc, _)| Some(doc)).map_err(|unreadable| Error::unreadable(&key, unreadable.detail))
     }
 }
 
-impl Codec for RequestsCodec {
-    type Body = RequestsDoc;
+impl Codec for OrdersCodec {
+    type Body = OrdersDoc;
     type Kept = Kept;
-    const WHAT: &'static str = "a document of requests and is left alone";
+    const WHAT: &'static str = "a document of orders and is left alone";
 
-    fn write(&self, stamp: Stamp, doc: &RequestsDoc, kept: &Kept) -> Vec<u8> {
-        let rows = doc.entries.iter().map(|asked| {
-            serde_json::to_value(asked_document(asked)).expect("maps with text keys always serialize")
+    fn write(&self, stamp: Stamp, doc: &OrdersDoc, kept: &Kept) -> Vec<u8> {
+        let rows = doc.entries.iter().map(|entry| {
+            serde_json::to_value(order_document(entry)).expect("maps with text keys always serialize")
         });
-        let document = RequestsDocument {
+        let document = OrdersDocument {
             envelope: Envelope::new(stamp),
             entries: rows.chain(kept.foreign.iter().cloned()).collect(),
             taken: doc.taken.iter().map(|batch| nonce_text(*batch)).collect(),
@@ -134,8 +133,8 @@ impl Codec for RequestsCodec {
     }
 
     /// Reads an object that may be anything at all. Entries that cannot be understood are carried along, and nobody acts on them.
-    fn read(&self, body: &[u8]) -> Result<(Stamp, RequestsDoc, Kept), Unreadable> {
-        requests(parse(body, BODY_MAX_BYTES, &[])?).map_err(Unreadable::corrupt)
+    fn read(&self, body: &[u8]) -> Result<(Stamp, OrdersDoc, Kept), Unreadable> {
+        orders(parse(body, BODY_MAX_BYTES, &[])?).map_err(Unreadable::corrupt)
     }
 
     fn complaint(&self, kept: &Kept) -> Option<String> {
@@ -144,7 +143,7 @@ impl Codec for RequestsCodec {
     }
 }
 
-fn requests(document: RequestsDocument) -> Result<(Stamp, RequestsDoc, Kept), String> {
+fn orders(document: OrdersDocument) -> Result<(Stamp, OrdersDoc, Kept), String> {
     let stamp = document.envelope.stamp()?;
     if document.entries.len() > ENTRIES_READ_MAX {
         let count = document.entries.len();
@@ -153,9 +152,9 @@ fn requests(document: RequestsDocument) -> Result<(Stamp, RequestsDoc, Kept), St
     let mut kept = Kept { extra: document.extra, foreign: Vec::new() };
     let mut entries = Vec::new();
     for row in document.entries {
-        let parsed = serde_json::from_value::<AskedDocument>(row.clone()).map_err(|e| e.to_string());
-        match parsed.and_then(asked) {
-            Ok(asked) => entries.push(asked),
+        let parsed = serde_json::from_value::<OrderDocument>(row.clone()).map_err(|e| e.to_string());
+        match parsed.and_then(batched) {
+            Ok(entry) => entries.push(entry),
             Err(_) => kept.foreign.push(row),
         }
     }
@@ -169,7 +168,7 @@ fn requests(document: RequestsDocument) -> Result<(Stamp, RequestsDoc, Kept), St
         Ok((id("queues", name)?, settings))
     });
     let queues = queues.collect::<Result<_, String>>()?;
-    Ok((stamp, RequestsDoc { entries, taken, changes, queues }, kept))
+    Ok((stamp, OrdersDoc { entries, taken, changes, queues }, kept))
 }
 
 fn queue_document((name, settings): (&QueueName, &QueueSettings)) -> (String, QueueDocument) {
@@ -177,39 +176,39 @@ fn queue_document((name, settings): (&QueueName, &QueueSettings)) -> (String, Qu
     (name.to_string(), QueueDocument { concurrency, paused })
 }
 
-fn asked_document(asked: &Asked) -> AskedDocument {
-    let mut row = AskedDocument {
-        batch: nonce_text(asked.batch),
+fn order_document(entry: &BatchedOrder) -> OrderDocument {
+    let mut row = OrderDocument {
+        batch: nonce_text(entry.batch),
         submit: None,
         cancel: None,
         retry: None,
         remove: None,
     };
-    match &asked.ask {
-        Ask::Submit(job) => row.submit = Some(SubmitDocument::of(job)),
-        Ask::Cancel(id) => row.cancel = Some(id.to_string()),
-        Ask::Retry(job) => {
-            let JobRecord { attempt, unbegun, retries, .. } = *job;
-            row.retry = Some(RetryDocument { job: SubmitDocument::of(job), attempt, unbegun, retries });
+    match &entry.order {
+        Order::Submit(job) => row.submit = Some(SubmitDocument::of(job)),
+        Order::Cancel(id) => row.cancel = Some(id.to_string()),
+        Order::Retry(job) => {
+            let JobRecord { dispatch, unbegun, retries, .. } = *job;
+            row.retry = Some(RetryDocument { job: SubmitDocument::of(job), dispatch, unbegun, retries });
         }
-        Ask::Remove(id) => row.remove = Some(id.to_string()),
+        Order::Remove(id) => row.remove = Some(id.to_string()),
     }
     row
 }
 
-fn asked(row: AskedDocument) -> Result<Asked, String> {
+fn batched(row: OrderDocument) -> Result<BatchedOrder, String> {
     let batch = nonce(&row.batch).ok_or("`batch` must be 16 hex digits, a dash and a number")?;
-    let ask = match (row.submit, row.cancel, row.retry, row.remove) {
-        (Some(submit), None, None, None) => Ask::Submit(submit.read()?),
-        (None, Some(job), None, None) => Ask::Cancel(id("cancel", &job)?),
+    let order = match (row.submit, row.cancel, row.retry, row.remove) {
+        (Some(submit), None, None, None) => Order::Submit(submit.read()?),
+        (None, Some(job), None, None) => Order::Cancel(id("cancel", &job)?),
         (None, None, Some(retry), None) => {
-            let attempt = bounded("attempt", retry.attempt, ATTEMPT_MAX)?;
-            let unbegun = bounded("unbegun", retry.unbegun, ATTEMPT_MAX)?;
-            let retries = bounded("retries", retry.retries, ATTEMPT_MAX)?;
-            Ask::Retry(JobRecord { attempt, unbegun, retries, ..retry.job.read()? })
+            let dispatch = bounded("dispatch", retry.dispatch, COUNT_MAX)?;
+            let unbegun = bounded("unbegun", retry.unbegun, COUNT_MAX)?;
+            let retries = bounded("retries", retry.retries, COUNT_MAX)?;
+            Order::Retry(JobRecord { dispatch, unbegun, retries, ..retry.job.read()? })
         }
-        (None, None, None, Some(job)) => Ask::Remove(id("remove", &job)?),
-        _ => return Err("it is not one of the requests that this version knows".to_owned()),
+        (None, None, None, Some(job)) => Order::Remove(id("remove", &job)?),
+        _ => return Err("it is not one of the orders that this version knows".to_owned()),
     };
-    Ok(Asked { batch, ask })
+    Ok(BatchedOrder { batch, order })
 }

@@ -20,7 +20,7 @@ fn job() -> JobRecord {
     let late = LateResult { attempt: 1, worker: name("w2"), kind: OutcomeKind::Succeeded };
     JobRecord {
         state: JobState::Running,
-        attempt: 2,
+        dispatch: 2,
         worker: Some(name("w1")),
         late: vec![late],
         given_up: true,
@@ -34,19 +34,19 @@ fn ledger() -> LedgerDoc {
 }
 
 fn inbox() -> InboxDoc {
-    let entry = |attempt, state| Entry {
+    let entry = |dispatch, state| Entry {
         id: name("t-1"),
-        attempt,
-        number: 1,
+        dispatch,
+        attempt: 1,
         epoch: Epoch(3),
         dispatched_at: 1_794_700_800_000,
-        queue: name(if attempt == 2 { "mail" } else { "default" }),
+        queue: name(if dispatch == 2 { "mail" } else { "default" }),
         kind: name("report"),
         payload: Arc::from(*b"{\"a\": 1}"),
         timeout_ms: 60_000,
         state,
-        cancel: attempt == 2,
-        progress: (attempt == 3).then(|| Progress::new(40, "copying")),
+        cancel: dispatch == 2,
+        progress: (dispatch == 3).then(|| Progress::new(40, "copying")),
     };
     let outcome = Outcome { kind: OutcomeKind::Partial, result: Arc::from(*b"half") };
     let states = [
@@ -55,7 +55,7 @@ fn inbox() -> InboxDoc {
         EntryState::Running { by: LIFE },
         EntryState::Finished { outcome },
     ];
-    let entries = states.into_iter().zip(1..).map(|(state, attempt)| entry(attempt, state)).collect();
+    let entries = states.into_iter().zip(1..).map(|(state, dispatch)| entry(dispatch, state)).collect();
     let labels = Labels { partition: Some(name("eu")), domain: None, capabilities: [name("icmp")].into() };
     let (queues, kinds) = ([name("mail")].into(), [name("report"), name("send")].into());
     let commands = ["/usr/bin/ping -c 1 *".parse().expect("valid")].into();
@@ -149,7 +149,7 @@ fn what_cannot_be_is_named() {
         let detail = change(&format!("/jobs/0/{field}"), json!(u64::MAX / 2 + 1));
         assert!(detail.contains(&format!("`{field}` is 9223372036854775808")), "{detail}");
     }
-    for field in ["attempt", "unbegun"] {
+    for field in ["dispatch", "unbegun"] {
         let detail = change(&format!("/jobs/0/{field}"), json!(u32::MAX / 2 + 1));
         assert!(detail.contains(&format!("`{field}` is 2147483648")), "{detail}");
     }

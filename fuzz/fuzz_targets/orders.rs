@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    tenure::fuzzing::requests(input);
+    tenure::fuzzing::orders(input);
 });

@@ -2,7 +2,7 @@
 
 use super::{JobOutput, OutputSegment, OutputStream, Transcript};
 use crate::documents::Codec;
-use crate::job::documents::{ATTEMPT_MAX, NUMBER_MAX};
+use crate::job::codec::{COUNT_MAX, NUMBER_MAX};
 use crate::wire::{Envelope, Unreadable, id, parse, to_bytes};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ fn output(document: OutputDocument<'static>, version: Version) -> Result<JobOutp
         true => Ok(value),
         false => Err(format!("`{name}` is {value}, but at most {most} is allowed")),
     };
-    number("attempt", document.attempt.into(), ATTEMPT_MAX.into())?;
+    number("attempt", document.attempt.into(), COUNT_MAX.into())?;
     let segment = |segment: SegmentDocument<'_>| OutputSegment {
         stream: segment.stream,
         text: segment.text.into_owned(),

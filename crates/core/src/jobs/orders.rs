@@ -1,10 +1,13 @@
-//! What anybody asks of the leader: one document that everybody appends to and the leader empties.
+//! Orders: what anybody asks of the leader, in one document that everybody appends to and the leader empties.
 //!
 //! An entry leaves the document only once the ledger on the store shows what it asked for, and no job leaves the ledger while an
-//! entry may still ask for it. So a leader that dies in between neither loses a request nor serves it twice.
+//! entry may still ask for it. So a leader that dies in between neither loses an order nor serves it twice.
+
+mod doc;
+
+pub use doc::{BatchedOrder, JOB_BATCHES_MAX, JOB_QUEUES_MAX, Order, OrdersDoc, QueueSettings};
 
 use super::RETRY;
-use super::asked::{Ask, Asked, JOB_BATCHES_MAX, QueueSettings, RequestsDoc};
 use super::dispatcher::{DispatchRequest, DispatcherConfig, Sink};
 use super::model::JobRecord;
 use crate::document::{Content, Document, DocumentAnswer, Op, Rules, State, Unreadable, What, Writer};
@@ -21,7 +24,7 @@ const QUICK_LOOKS: u8 = 20;
 const MANY: usize = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RequestsNews {
+pub(super) enum OrdersNews {
     Nothing,
     /// There may be new entries.
     Read,
@@ -31,20 +34,20 @@ pub(super) enum RequestsNews {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Requests {
+pub(super) struct Orders {
     document: Document,
-    content: Content<RequestsDoc>,
+    content: Content<OrdersDoc>,
     look_at: Time,
     quick_looks: u8,
     /// How many entries the last look found.
     found: usize,
 }
 
-impl Requests {
-    pub(super) fn new(writer: Writer) -> Requests {
+impl Orders {
+    pub(super) fn new(writer: Writer) -> Orders {
         // Written only to take something out: who leads and is asked for nothing writes nothing.
         let rules = Rules { writer, adopt: false, unreadable: Unreadable::LeaveAlone, retry: RETRY };
-        Requests {
+        Orders {
             document: Document::new(rules),
             content: Content::default(),
             look_at: Time(0),
@@ -53,20 +56,20 @@ impl Requests {
         }
     }
 
-    fn doc(&self) -> Option<&RequestsDoc> {
+    fn doc(&self) -> Option<&OrdersDoc> {
         self.content.get().filter(|_| self.document.state() != State::Blocked)
     }
 
-    /// What is asked, in the order in which it was asked.
-    pub(super) fn entries(&self) -> &[Asked] {
+    /// In the sequence in which they came.
+    pub(super) fn entries(&self) -> &[BatchedOrder] {
         self.doc().map_or(&[], |doc| &doc.entries)
     }
 
     /// The jobs that somebody asks to be removed.
     pub(super) fn removals(&self) -> impl Iterator<Item = &JobId> {
-        self.entries().iter().filter_map(|asked| match &asked.ask {
-            Ask::Remove(id) => Some(id),
-            Ask::Submit(_) | Ask::Retry(_) | Ask::Cancel(_) => None,
+        self.entries().iter().filter_map(|entry| match &entry.order {
+            Order::Remove(id) => Some(id),
+            Order::Submit(_) | Order::Retry(_) | Order::Cancel(_) => None,
         })
     }
 
@@ -90,8 +93,8 @@ impl Requests {
     /// Whether nothing can ask for this job again. A job with a watermark is never created twice anyway.
     pub(super) fn is_done_with(&self, record: &JobRecord) -> bool {
         let known = matches!(self.document.state(), State::Found | State::Owned);
-        let asked = self.doc().is_some_and(|doc| doc.submits(&record.id));
-        record.watermark > 0 || Mutant::JobForgottenWhileAsked.on() || (known && !asked)
+        let ordered = self.doc().is_some_and(|doc| doc.submits(&record.id));
+        record.watermark > 0 || Mutant::JobForgottenWhileOrdered.on() || (known && !ordered)
     }
 
     pub(super) fn answered(
@@ -99,8 +102,8 @@ impl Requests {
         now: Time,
         config: &DispatcherConfig,
         id: RequestId,
-        answer: DocumentAnswer<RequestsDoc>,
-    ) -> RequestsNews {
+        answer: DocumentAnswer<OrdersDoc>,
+    ) -> OrdersNews {
         let is_read = matches!(answer, DocumentAnswer::Read(_));
         let (settled, body) = self.document.answered(now, id, answer);
         self.content.settle(&settled.what, body);
@@ -108,20 +111,20 @@ impl Requests {
             self.found = self.entries().len();
         }
         let news = match settled.what {
-            What::Superseded(_) => return RequestsNews::Superseded,
-            What::Blocked { news: true, .. } => RequestsNews::Unreadable,
-            What::Loaded | What::Shared | What::Landed { .. } | What::Overtaken(_) => RequestsNews::Read,
+            What::Superseded(_) => return OrdersNews::Superseded,
+            What::Blocked { news: true, .. } => OrdersNews::Unreadable,
+            What::Loaded | What::Shared | What::Landed { .. } | What::Overtaken(_) => OrdersNews::Read,
             What::Nothing
             | What::Same
             | What::Empty
             | What::Blocked { .. }
             | What::Failed { .. }
-            | What::Removed => RequestsNews::Nothing,
+            | What::Removed => OrdersNews::Nothing,
         };
-        let is_news = news == RequestsNews::Read;
+        let is_news = news == OrdersNews::Read;
         self.quick_looks = if is_news { QUICK_LOOKS } else { self.quick_looks.saturating_sub(1) };
         let pause_ms = match self.quick_looks {
-            0 => config.requests_ms,
+            0 => config.orders_ms,
             _ if self.found > MANY => config.fast_ms,
             _ => config.fast_ms / 2,
         };
@@ -130,7 +133,7 @@ impl Requests {
     }
 
     /// Looks when it is time; takes out what `is_done` says is done.
-    pub(super) fn send(&mut self, now: Time, is_done: impl Fn(&Ask) -> bool, sink: &mut Sink<'_>) {
+    pub(super) fn send(&mut self, now: Time, is_done: impl Fn(&Order) -> bool, sink: &mut Sink<'_>) {
         if self.document.is_busy() || now < self.document.due() {
             return;
         }
@@ -138,7 +141,7 @@ impl Requests {
             self.document.refresh();
         }
         let rest = self.doc().and_then(|doc| rest(doc, is_done));
-        let Requests { document, content, .. } = self;
+        let Orders { document, content, .. } = self;
         match rest {
             Some(rest) if !document.must_read() => {
                 document.touch();
@@ -146,7 +149,7 @@ impl Requests {
                 sink.send_for(|id| document.next(now, id, true), |op| request(op, || body));
             }
             Some(_) | None => {
-                sink.send_for(|id| document.next(now, id, false), |op| request(op, RequestsDoc::default));
+                sink.send_for(|id| document.next(now, id, false), |op| request(op, OrdersDoc::default));
             }
         }
     }
@@ -159,28 +162,29 @@ impl Requests {
     }
 }
 
-fn request(op: Op, body: impl FnOnce() -> RequestsDoc) -> DispatchRequest {
-    DispatchRequest::Requests(op.with(body))
+fn request(op: Op, body: impl FnOnce() -> OrdersDoc) -> DispatchRequest {
+    DispatchRequest::Orders(op.with(body))
 }
 
 /// The document without what is done; `None` if nothing is.
-fn rest(doc: &RequestsDoc, is_done: impl Fn(&Ask) -> bool) -> Option<RequestsDoc> {
-    let leaves = |asked: &Asked| {
+fn rest(doc: &OrdersDoc, is_done: impl Fn(&Order) -> bool) -> Option<OrdersDoc> {
+    let leaves = |entry: &BatchedOrder| {
         // A job that there is no room for yet is called off once it is there.
-        let too_early = matches!(&asked.ask, Ask::Cancel(id) if doc.submits(id));
-        !too_early && is_done(&asked.ask)
+        let too_early = matches!(&entry.order, Order::Cancel(id) if doc.submits(id));
+        !too_early && is_done(&entry.order)
     };
     if !doc.entries.iter().any(leaves) {
         return None;
     }
-    let (done, entries): (Vec<Asked>, Vec<Asked>) = doc.entries.iter().cloned().partition(leaves);
+    let (done, entries): (Vec<BatchedOrder>, Vec<BatchedOrder>) =
+        doc.entries.iter().cloned().partition(leaves);
     let mut taken = doc.taken.clone();
-    for asked in done {
-        if !taken.contains(&asked.batch) && !Mutant::JobBatchForgotten.on() {
-            taken.push(asked.batch);
+    for entry in done {
+        if !taken.contains(&entry.batch) && !Mutant::JobBatchForgotten.on() {
+            taken.push(entry.batch);
         }
     }
     let old = taken.len().saturating_sub(JOB_BATCHES_MAX);
     taken.drain(..old);
-    Some(RequestsDoc { entries, taken, changes: doc.changes, queues: doc.queues.clone() })
+    Some(OrdersDoc { entries, taken, changes: doc.changes, queues: doc.queues.clone() })
 }

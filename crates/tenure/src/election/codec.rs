@@ -1,4 +1,4 @@
-//! What an election has on the store: the seat and the presences of nodes.
+//! What an election has on the store, as JSON: the seat and the presences of nodes.
 
 use crate::metrics::Metrics;
 use crate::wire::{

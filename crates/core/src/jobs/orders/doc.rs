@@ -1,21 +1,21 @@
-//! What anybody asks of the leader, and the document that it stands in.
+//! Orders: what anybody asks of the leader, and the document that they stand in.
 
 #[cfg(doc)]
-use super::model::JOB_OBJECT_MAX_WEIGHT;
-use super::model::JobRecord;
+use super::super::model::JOB_OBJECT_MAX_WEIGHT;
+use super::super::model::JobRecord;
 use crate::id::{JobId, Nonce, QueueName};
 use std::collections::BTreeMap;
 
-/// Most batches of requests that are remembered once they are served. More than can be served while one writer waits for the
+/// Most batches of orders that are remembered once they are served. More than can be served while one writer waits for the
 /// answer to a write.
 pub const JOB_BATCHES_MAX: usize = 512;
 
 /// Most queues that have settings.
 pub const JOB_QUEUES_MAX: usize = 256;
 
-/// What somebody asks of the leader.
+/// What somebody asks of the leader: one thing about one job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Ask {
+pub enum Order {
     /// A new job.
     Submit(JobRecord),
     Cancel(JobId),
@@ -26,30 +26,30 @@ pub enum Ask {
     Remove(JobId),
 }
 
-impl Ask {
+impl Order {
     /// The job it is about.
     pub fn job(&self) -> &JobId {
         match self {
-            Ask::Submit(job) | Ask::Retry(job) => &job.id,
-            Ask::Cancel(id) | Ask::Remove(id) => id,
+            Order::Submit(job) | Order::Retry(job) => &job.id,
+            Order::Cancel(id) | Order::Remove(id) => id,
         }
     }
 
-    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in the document of requests.
+    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in the document of orders.
     pub fn weight(&self) -> usize {
         match self {
-            Ask::Submit(job) | Ask::Retry(job) => job.payload.len() + job.names_len() + 256,
-            Ask::Cancel(_) | Ask::Remove(_) => 256,
+            Order::Submit(job) | Order::Retry(job) => job.payload.len() + job.names_len() + 256,
+            Order::Cancel(_) | Order::Remove(_) => 256,
         }
     }
 }
 
-/// One thing that is asked of the leader.
+/// An order, as it stands in the document.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Asked {
-    /// The batch it was asked with.
+pub struct BatchedOrder {
+    /// The batch it came with.
     pub batch: Nonce,
-    pub ask: Ask,
+    pub order: Order,
 }
 
 /// What is set for a queue.
@@ -61,11 +61,11 @@ pub struct QueueSettings {
     pub paused: bool,
 }
 
-/// What is asked of the leader. Anybody appends to it, as a guest; only the leader takes something out.
+/// The orders to the leader. Anybody appends to it, as a guest; only the leader takes something out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct RequestsDoc {
-    /// In the order in which they were asked.
-    pub entries: Vec<Asked>,
+pub struct OrdersDoc {
+    /// In the sequence in which they came.
+    pub entries: Vec<BatchedOrder>,
     /// The batches taken out last, at most [`JOB_BATCHES_MAX`]: who never got an answer to its write finds its batch here if it
     /// was written and served in the meantime.
     pub taken: Vec<Nonce>,
@@ -75,17 +75,17 @@ pub struct RequestsDoc {
     pub queues: BTreeMap<QueueName, QueueSettings>,
 }
 
-impl RequestsDoc {
+impl OrdersDoc {
     /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses.
     pub fn weight(&self) -> usize {
-        self.entries.iter().map(|asked| asked.ask.weight()).sum::<usize>() + self.queues.len() * 192
+        self.entries.iter().map(|entry| entry.order.weight()).sum::<usize>() + self.queues.len() * 192
     }
 
     /// The jobs it asks for, for the first time or again.
     pub fn submissions(&self) -> impl Iterator<Item = &JobRecord> {
-        self.entries.iter().filter_map(|asked| match &asked.ask {
-            Ask::Submit(job) | Ask::Retry(job) => Some(job),
-            Ask::Cancel(_) | Ask::Remove(_) => None,
+        self.entries.iter().filter_map(|entry| match &entry.order {
+            Order::Submit(job) | Order::Retry(job) => Some(job),
+            Order::Cancel(_) | Order::Remove(_) => None,
         })
     }
 
@@ -96,6 +96,6 @@ impl RequestsDoc {
 
     /// Whether this batch was written, served or not.
     pub fn has(&self, batch: Nonce) -> bool {
-        self.taken.contains(&batch) || self.entries.iter().any(|asked| asked.batch == batch)
+        self.taken.contains(&batch) || self.entries.iter().any(|entry| entry.batch == batch)
     }
 }

@@ -28,8 +28,8 @@ const FOREIGN_MAX_BYTES: usize = 8 * 1024;
 /// Largest time in our documents: adding to it must not overflow.
 pub(super) const NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// Largest attempt number in our documents.
-pub(super) const ATTEMPT_MAX: u32 = u32::MAX / 2;
+/// Largest number of dispatches, attempts or retries in our documents.
+pub(super) const COUNT_MAX: u32 = u32::MAX / 2;
 
 /// Most entries in an inbox that we read; an object with more is not ours.
 const ENTRIES_READ_MAX: usize = 1024;
@@ -53,7 +53,7 @@ pub(super) struct JobDocument {
     submitted: SubmittedDocument,
     state: String,
     #[serde(default)]
-    attempt: u32,
+    dispatch: u32,
     #[serde(default)]
     unbegun: u32,
     #[serde(default)]
@@ -173,10 +173,10 @@ impl ServesDocument {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     id: String,
-    attempt: u32,
-    /// Missing: as `attempt`.
+    dispatch: u32,
+    /// Missing: as `dispatch`.
     #[serde(default)]
-    number: u32,
+    attempt: u32,
     epoch: u64,
     dispatched_at: i64,
     /// None: `default`.
@@ -289,7 +289,7 @@ pub(super) fn job_document(job: &JobRecord, extra: Map<String, Value>) -> JobDoc
     JobDocument {
         submitted: SubmittedDocument::of(job),
         state: job.state.as_str().to_owned(),
-        attempt: job.attempt,
+        dispatch: job.dispatch,
         unbegun: job.unbegun,
         retries: job.retries,
         worker: job.worker.as_ref().map(ToString::to_string),
@@ -320,9 +320,9 @@ pub(super) fn job_record(row: JobDocument) -> Result<JobRecord, String> {
     }
     Ok(JobRecord {
         state,
-        attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
-        unbegun: bounded("unbegun", row.unbegun, ATTEMPT_MAX)?,
-        retries: bounded("retries", row.retries, ATTEMPT_MAX)?,
+        dispatch: bounded("dispatch", row.dispatch, COUNT_MAX)?,
+        unbegun: bounded("unbegun", row.unbegun, COUNT_MAX)?,
+        retries: bounded("retries", row.retries, COUNT_MAX)?,
         worker,
         epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
         ending: bounded("ending", row.ending, NUMBER_MAX)?,
@@ -395,7 +395,7 @@ fn inbox(worker: &WorkerId, document: InboxDocument) -> Result<(Stamp, InboxDoc,
         match parsed.and_then(|row| Ok((row.extra.clone(), entry(row)?))) {
             Ok((extra, entry)) if seen.insert(entry.key()) => {
                 if !extra.is_empty() {
-                    carried.rows.insert((entry.id.to_string(), entry.attempt), extra);
+                    carried.rows.insert((entry.id.to_string(), entry.dispatch), extra);
                 }
                 entries.push(entry);
             }
@@ -422,8 +422,8 @@ fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
     };
     EntryDocument {
         id: entry.id.to_string(),
+        dispatch: entry.dispatch,
         attempt: entry.attempt,
-        number: entry.number,
         epoch: entry.epoch.0,
         dispatched_at: entry.dispatched_at,
         queue: (entry.queue != QueueName::default()).then(|| entry.queue.to_string()),
@@ -436,7 +436,7 @@ fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
         result: outcome.map(|outcome| Blob(Arc::clone(&outcome.result))),
         cancel: entry.cancel,
         progress: entry.progress.as_ref().map(|progress| (progress.percent, told(&progress.text))),
-        extra: carried.rows.get(&(entry.id.to_string(), entry.attempt)).cloned().unwrap_or_default(),
+        extra: carried.rows.get(&(entry.id.to_string(), entry.dispatch)).cloned().unwrap_or_default(),
     }
 }
 
@@ -456,8 +456,8 @@ fn entry(row: EntryDocument) -> Result<Entry, String> {
     };
     Ok(Entry {
         id: id("id", &row.id)?,
-        attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
-        number: bounded("number", if row.number > 0 { row.number } else { row.attempt }, ATTEMPT_MAX)?,
+        dispatch: bounded("dispatch", row.dispatch, COUNT_MAX)?,
+        attempt: bounded("attempt", if row.attempt > 0 { row.attempt } else { row.dispatch }, COUNT_MAX)?,
         epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
         dispatched_at: row.dispatched_at,
         queue: row.queue.map(|queue| id("queue", &queue)).transpose()?.unwrap_or_default(),
