@@ -55,7 +55,9 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let shown = builder.events();
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
-    let processes = leader_only(&node, !args.no_health, !args.no_schedules, process)?;
+    let schedules = ScheduleOptions { webhook: args.webhook, ..ScheduleOptions::default() };
+    let schedules = (!args.no_schedules).then_some(schedules);
+    let processes = leader_only(&node, !args.no_health, schedules, process)?;
     if args.no_schedules {
         tokio::spawn(warn_of_waiting_jobs(node.leadership()));
     }
@@ -110,17 +112,17 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
 fn leader_only(
     node: &Node,
     health: bool,
-    polls: bool,
+    schedules: Option<ScheduleOptions>,
     command: Option<ProcessSpec>,
 ) -> Result<Option<Processes>, Failure> {
+    let runner = schedules.map(|options| ScheduleRunner::for_node(node, options)).transpose();
+    let runner = runner.map_err(Failure::usage)?;
     let mut specs = Vec::new();
     if health {
-        specs.push(ClusterHealth::new(node).process());
+        let health = ClusterHealth::new(node);
+        specs.push(runner.iter().fold(health, ClusterHealth::schedules).process());
     }
-    if polls {
-        let runner = ScheduleRunner::for_node(node, ScheduleOptions::default()).map_err(Failure::usage)?;
-        specs.push(runner.process());
-    }
+    specs.extend(runner.map(|runner| runner.process()));
     specs.extend(command);
     if specs.is_empty() {
         return Ok(None);

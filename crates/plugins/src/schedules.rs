@@ -21,6 +21,7 @@ mod term;
 mod timing;
 pub(crate) mod tree;
 mod view;
+mod webhook;
 
 pub use cost::cost;
 pub use figures::SCHEDULE_METRIC_NAMES;
@@ -28,10 +29,11 @@ pub use job::{JobFacts, schedule_of};
 pub use problem::{Problem, Problems};
 pub use read::Rules;
 pub use runner::{
-    JobView, RunnerCounts, RunnerView, SCHEDULE_EVENT_NAMES, SCHEDULES_PROCESS, ScheduleError, ScheduleEvent,
-    ScheduleOptions, ScheduleRunner, ScheduleView,
+    JobTrouble, JobView, RunnerCounts, RunnerView, SCHEDULE_EVENT_NAMES, SCHEDULES_PROCESS, ScheduleError,
+    ScheduleEvent, ScheduleOptions, ScheduleRunner, ScheduleView,
 };
 pub use schedule::{Action, CHECKS_KIND, CheckSpec, Misfire, Overlap, RunRequest, Schedule, read_file};
 pub use stored::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};
 pub use view::{CheckOutcome, JobInfo, JobRow, LastRun, LateOutcome, ScheduleCheck, ScheduleReport};
+pub use webhook::{Webhook, shown as shown_url};

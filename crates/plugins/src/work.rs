@@ -38,7 +38,7 @@ fn end_of(said: &[u8]) -> String {
 }
 
 /// The beginning, likewise.
-fn beginning_of(said: &[u8]) -> String {
+pub(crate) fn beginning_of(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let mut upto = text.len().min(SAID_MAX_BYTES);
     while !text.is_char_boundary(upto) {

@@ -3,6 +3,7 @@
 mod cluster_health;
 mod common;
 mod hardship;
+mod notices;
 mod run_now;
 mod schedules;
 mod schedules_scale;

@@ -8,8 +8,10 @@ use tenure::job::{JobState, Labels, RunnerEnd, RunnerOptions, Submitted};
 use tenure::store::{Condition, Faults, Read, Store};
 use tenure_plugins::schedules::{Schedule, ScheduleError, ScheduleEvent, ScheduleRunner};
 
+/// Of what is about checks and schedules.
 fn names(events: &[ScheduleEvent]) -> Vec<&'static str> {
-    events.iter().map(ScheduleEvent::name).collect()
+    let about = events.iter().filter(|event| !matches!(event, ScheduleEvent::Job(_)));
+    about.map(ScheduleEvent::name).collect()
 }
 
 async fn put(runner: &ScheduleRunner, schedule: &Schedule) {

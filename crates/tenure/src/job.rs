@@ -135,6 +135,11 @@ impl Jobs {
         self.keys.borrow().clone()
     }
 
+    /// What became of the jobs that are over.
+    pub fn history(&self) -> JobHistory {
+        JobHistory::of(self)
+    }
+
     /// Where a plugin that works with jobs adds its own figures to the node's.
     pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
         crate::metrics::PluginFigures(Arc::clone(&self.reporter.counters))

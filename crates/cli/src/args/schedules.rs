@@ -213,6 +213,12 @@ pub(crate) struct ScheduleAddArgs {
     /// Missed due times: skip, run_once, catch_up(n) [default: run_once]
     #[arg(long, value_name = "POLICY")]
     pub(crate) misfire: Option<String>,
+    /// Tell of a job that begins this much late [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) late_after: Option<String>,
+    /// POST to this address when a job fails, expires, is missed or begins late
+    #[arg(long, value_name = "URL")]
+    pub(crate) webhook: Option<String>,
     /// Add it paused
     #[arg(long)]
     pub(crate) paused: bool,

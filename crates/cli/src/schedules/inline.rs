@@ -23,6 +23,8 @@ pub(crate) fn schedule(args: &ScheduleAddArgs) -> Result<Schedule, String> {
         ("backoff", &args.backoff),
         ("overlap", &args.overlap),
         ("misfire", &args.misfire),
+        ("lateAfter", &args.late_after),
+        ("webhook", &args.webhook),
         ("queue", &args.queue),
         ("directory", &args.directory),
         ("kind", &args.kind),

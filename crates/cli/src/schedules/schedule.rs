@@ -11,7 +11,7 @@ use tenure::id::{CheckName, Label, ScheduleId};
 
 use tenure::job::{HistoryRuns, JobHistory, JobList, JobRecord, JobState};
 use tenure_plugins::checks::CheckHealth;
-use tenure_plugins::schedules::{Change, JobRow, Schedule, Timing, schedule_of};
+use tenure_plugins::schedules::{Change, JobRow, Schedule, Timing, schedule_of, shown_url};
 use tenure_plugins::work::Work;
 
 /// Jobs that `show` tells people of.
@@ -237,6 +237,9 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
         if schedule.attempts == 1 { "" } else { "s" },
         schedule.misfire
     );
+    if let Some(url) = &schedule.webhook {
+        say!("webhook    {}", shown_url(url));
+    }
     for run in &schedule.run_now {
         say!("requested  job {:?}, which does not exist yet", run.name);
     }

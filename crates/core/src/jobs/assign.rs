@@ -1,6 +1,6 @@
 //! Who does a job that names no worker.
 
-use super::model::JobRecord;
+use super::model::{JobRecord, JobState};
 use super::serves::Serves;
 use crate::id::{Label, WorkerId};
 use crate::mutants::Mutant;
@@ -44,6 +44,14 @@ pub struct NoWorker {
     pub reason: String,
     /// A worker that would take it is there, and will take it later.
     pub later: bool,
+}
+
+impl JobRecord {
+    /// Whether it waits because no active worker may ever take it, and not because those that may are busy.
+    pub fn finds_nobody(&self) -> bool {
+        // As each rule begins.
+        self.state == JobState::Queued && self.reason.starts_with("no ")
+    }
 }
 
 /// The active workers, by what they serve. The least busy of those that serve a job gets it; among equals, the first by id. The
@@ -195,6 +203,16 @@ mod tests {
 
     fn says(text: &str, later: bool) -> Result<String, (String, bool)> {
         Err((text.to_owned(), later))
+    }
+
+    #[test]
+    fn every_rule_says_that_nobody_is_there() {
+        for (_, says) in RULES {
+            let reason = says(&record("t1"));
+            assert!(JobRecord { reason: Arc::from(&*reason), ..record("t1") }.finds_nobody(), "{reason}");
+        }
+        let busy = "every worker that could run it is busy";
+        assert!(!JobRecord { reason: Arc::from(busy), ..record("t1") }.finds_nobody());
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub struct Notice {
     pub job_kind: KindName,
     /// When it was due, in ms since 1970; 0 for a job that nobody scheduled.
     pub due_ms: u64,
-    /// When this happened, by the leader's wall clock in ms.
+    /// When this happened, or else when it was taken in, by the leader's wall clock in ms.
     pub at_ms: i64,
     /// How many attempts were begun, and how many it may have.
     pub attempts: (u32, u32),
@@ -81,11 +81,12 @@ pub struct Notice {
 
 impl Notice {
     /// Of a job, under an id that says of which.
-    pub fn of(kind: NoticeKind, id: &str, at_ms: i64, record: &JobRecord) -> Notice {
-        let mut end = record.reason.len().min(NOTICE_REASON_MAX_BYTES);
-        while !record.reason.is_char_boundary(end) {
-            end -= 1;
-        }
+    pub fn of(kind: NoticeKind, id: &str, record: &JobRecord) -> Notice {
+        // Where the leader has nothing to say, its worker has.
+        let said = String::from_utf8_lossy(&record.result);
+        let reason = if record.reason.is_empty() { &*said } else { &*record.reason };
+        let ends = reason.char_indices().map(|(at, c)| at + c.len_utf8());
+        let end = ends.take_while(|end| *end <= NOTICE_REASON_MAX_BYTES).last().unwrap_or(0);
         Notice {
             id: Arc::from(format!("{}-{id}", kind.as_str())),
             kind,
@@ -94,17 +95,17 @@ impl Notice {
             queue: record.queue.clone(),
             job_kind: record.kind.clone(),
             due_ms: record.watermark,
-            at_ms,
+            at_ms: record.ended_ms,
             attempts: (record.begun(), record.limits.attempts_max),
             worker: record.worker.clone(),
-            reason: Arc::from(&record.reason[..end]),
+            reason: Arc::from(&reason[..end]),
         }
     }
 
     /// Of a job that ended without having been done. `number` is that of its end in the history.
     fn of_end(number: u64, record: &JobRecord) -> Notice {
         let kind = if record.state == JobState::Expired { NoticeKind::Expired } else { NoticeKind::Failed };
-        Notice::of(kind, &number.to_string(), record.ended_ms, record)
+        Notice::of(kind, &number.to_string(), record)
     }
 }
 
@@ -260,7 +261,7 @@ impl Notices {
         // A document that nobody needs is read once a term and never written.
         self.may_write = owned || !ends.is_empty() || !self.new.is_empty() || !self.doc.waiting.is_empty();
         if owned && !self.document.is_busy() {
-            self.take_in(ends);
+            self.take_in(wall_ms, ends);
         }
         if self.is_settled() {
             self.deliver(now, wall_ms, sink);
@@ -286,7 +287,7 @@ impl Notices {
         wanted.map(|(number, record)| (*number, Notice::of_end(*number, record))).collect()
     }
 
-    fn take_in(&mut self, ends: Vec<(u64, Notice)>) {
+    fn take_in(&mut self, wall_ms: i64, ends: Vec<(u64, Notice)>) {
         if ends.is_empty() && self.new.is_empty() {
             return;
         }
@@ -298,7 +299,7 @@ impl Notices {
         for (token, notice) in std::mem::take(&mut self.new) {
             if !self.doc.told.contains(&notice.id) {
                 self.doc.told.push(Arc::clone(&notice.id));
-                self.wait(notice);
+                self.wait(Notice { at_ms: wall_ms, ..notice });
             }
             self.unconfirmed.push((revision, token));
         }

@@ -32,8 +32,8 @@ fn delivered(driver: &Driver) -> Vec<&str> {
     driver.delivered.iter().map(|notice| &*notice.id).collect()
 }
 
-fn late(id: &str, at_ms: i64) -> Notice {
-    Notice::of(NoticeKind::Late, id, at_ms, &job(id))
+fn late(id: &str) -> Notice {
+    Notice::of(NoticeKind::Late, id, &job(id))
 }
 
 #[test]
@@ -150,11 +150,11 @@ pub(crate) fn nt1_a_leader_that_ends_anywhere_loses_no_notice() {
 #[test]
 pub(crate) fn nt1_what_was_told_before_is_not_told_again_by_the_next_leader() {
     let mut driver = notified(config());
-    let said = driver.all(2000, Input::Command(DispatchCommand::Notify(1, late("t1", 2000))));
+    let said = driver.all(2000, Input::Command(DispatchCommand::Notify(1, late("t1"))));
     assert_eq!(said.iter().filter(|said| *said == "#1 noted").count(), 1, "{said:?}");
     let next = DispatcherConfig { epoch: Epoch(3), incarnation: Incarnation(8), ..config() };
     let mut driver = driver.succeeded_by(next);
-    let said = driver.all(3000, Input::Command(DispatchCommand::Notify(1, late("t1", 3000))));
+    let said = driver.all(3000, Input::Command(DispatchCommand::Notify(1, late("t1"))));
     assert!(said.contains(&"#1 noted".to_owned()), "{said:?}");
     assert_eq!(delivered(&driver), ["job_late-t1"]);
 }
@@ -164,7 +164,7 @@ pub(crate) fn nt1_too_many_are_dropped_and_counted() {
     let mut driver = notified(config());
     driver.deaf.insert(name::<SeriesId>("s"));
     for number in 0..NOTICES_MAX as u64 + 3 {
-        driver.tell(2000, Input::Command(DispatchCommand::Notify(number, late(&format!("t{number}"), 2000))));
+        driver.tell(2000, Input::Command(DispatchCommand::Notify(number, late(&format!("t{number}")))));
     }
     driver.serve_but("deliver");
     assert_eq!((waiting(&driver).len(), driver.core.notices()), (NOTICES_MAX, NOTICES_MAX));
@@ -180,7 +180,7 @@ pub(crate) fn nt1_a_document_that_nobody_can_read_holds_up_nothing() {
     let (id, _) = driver.take("read notices");
     let unreadable = DispatchAnswer::Notices(DocumentAnswer::Read(nonsense()));
     driver.tell(1000, Input::Answer(id, unreadable));
-    let said = driver.tell(2000, Input::Command(DispatchCommand::Notify(1, late("t1", 2000))));
+    let said = driver.tell(2000, Input::Command(DispatchCommand::Notify(1, late("t1"))));
     assert_eq!(said, ["#1 noted"], "whoever waits for it goes on");
     let ids: Vec<String> = (0..9).map(|number| format!("j{number}")).collect();
     driver.submit(2000, ids.iter().map(|id| doomed(id)).collect());

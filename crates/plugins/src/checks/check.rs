@@ -96,13 +96,7 @@ impl HttpCheck {
 }
 
 impl HttpCheck {
-    /// A request for a job, unless its address is denied.
-    pub(crate) fn request(
-        &self,
-        method: reqwest::Method,
-        url: &str,
-        job: &JobRun,
-    ) -> Result<reqwest::RequestBuilder, String> {
+    fn allowed(&self, url: &str) -> Result<reqwest::Url, String> {
         let url = reqwest::Url::parse(url).map_err(|error| error.to_string())?;
         // The client connects to an IP address without asking the resolver, so check it here; a name goes through the resolver's
         // check.
@@ -110,8 +104,23 @@ impl HttpCheck {
         if let Ok(address) = host.parse::<IpAddr>() {
             self.link_local.check(address)?;
         }
-        let request = self.client.request(method, url).header("Tenure-Job", job.job.as_str());
+        Ok(url)
+    }
+
+    /// A request for a job, unless its address is denied.
+    pub(crate) fn request(
+        &self,
+        method: reqwest::Method,
+        url: &str,
+        job: &JobRun,
+    ) -> Result<reqwest::RequestBuilder, String> {
+        let request = self.client.request(method, self.allowed(url)?).header("Tenure-Job", job.job.as_str());
         Ok(request.header("Tenure-Attempt", job.attempt).header("Tenure-Epoch", job.epoch))
+    }
+
+    /// A request that belongs to no job, unless its address is denied.
+    pub(crate) fn post(&self, url: &str) -> Result<reqwest::RequestBuilder, String> {
+        Ok(self.client.post(self.allowed(url)?))
     }
 
     pub(crate) async fn answer(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, String> {

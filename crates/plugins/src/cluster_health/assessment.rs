@@ -95,6 +95,8 @@ pub(super) struct LeaderFacts {
     pub(super) workers: WorkersHealth,
     /// The results of the component probes.
     pub(super) probes: Vec<ProbeHealth>,
+    /// What is wrong with schedules.
+    pub(super) schedules: Vec<Reason>,
 }
 
 /// What one leader makes of the cluster, for one epoch.
@@ -283,11 +285,12 @@ impl Assessment {
 
     /// Assesses the cluster and returns the document to publish.
     pub(super) fn assess(&mut self, now_ms: u64, leader_facts: LeaderFacts) -> HealthDocument {
-        let LeaderFacts { facts, p99_ms, workers, probes } = leader_facts;
+        let LeaderFacts { facts, p99_ms, workers, probes, schedules } = leader_facts;
         if let Some(me) = self.nodes.get_mut(&self.me) {
             me.learn(now_ms, facts);
         }
         let mut reasons = self.reasons(p99_ms, &workers, &probes);
+        reasons.extend(schedules);
         let raw = self.raw_status(&reasons, &probes);
         let was_alone = std::mem::replace(
             &mut self.alone,

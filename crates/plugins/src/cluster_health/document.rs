@@ -74,6 +74,10 @@ pub enum ReasonCode {
     SlowStore,
     /// A component probe failed.
     ProbeFailed,
+    /// The last run of a schedule failed or expired.
+    ScheduleFailing,
+    /// A job of a schedule waits, because no worker may take it.
+    ScheduleWaiting,
     /// A worker was silent for its whole timeout.
     WorkerDown,
     /// The leader is new and has not watched for a full timeout yet.
@@ -97,6 +101,8 @@ impl ReasonCode {
             ReasonCode::StaleSnapshot => "stale_snapshot",
             ReasonCode::SlowStore => "slow_store",
             ReasonCode::ProbeFailed => "probe_failed",
+            ReasonCode::ScheduleFailing => "schedule_failing",
+            ReasonCode::ScheduleWaiting => "schedule_waiting",
             ReasonCode::WorkerDown => "worker_down",
             ReasonCode::Settling => "settling",
             ReasonCode::Recovering => "recovering",
@@ -110,7 +116,7 @@ impl ReasonCode {
 pub struct Reason {
     /// For programs.
     pub code: ReasonCode,
-    /// The node or probe this is about; left out if it is about the whole cluster.
+    /// The node, probe, worker or schedule this is about; left out if it is about the whole cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub subject: Option<String>,

@@ -46,6 +46,7 @@ pub use fuzzing::health;
 pub use probe::{Probe, ProbeResult};
 pub use reader::{HealthView, ViewNode};
 
+use crate::schedules::{RunnerView, ScheduleRunner};
 use process::HealthProcess;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,6 +151,7 @@ pub struct ClusterHealth {
     node: NodeHandle,
     options: HealthOptions,
     probes: Vec<Arc<dyn Probe>>,
+    schedules: Option<watch::Receiver<RunnerView>>,
     channels: Channels,
 }
 
@@ -169,7 +171,7 @@ impl ClusterHealth {
             Channels { events: broadcast::channel(1024).0, published: Arc::new(watch::Sender::new(None)) };
         let published = channels.published.subscribe();
         node.jobs().plugin_figures().publish(PROCESS, move || vec![figure(published.borrow().as_ref())]);
-        ClusterHealth { node: handle, options, probes: Vec::new(), channels }
+        ClusterHealth { node: handle, options, probes: Vec::new(), schedules: None, channels }
     }
 
     /// Replaces the options.
@@ -186,12 +188,17 @@ impl ClusterHealth {
         self
     }
 
+    /// Counts a schedule whose last run failed, or that nobody can run, as a reason to be degraded.
+    #[must_use]
+    pub fn schedules(mut self, runner: &ScheduleRunner) -> ClusterHealth {
+        self.schedules = Some(runner.view());
+        self
+    }
+
     /// The process, for a [`Supervisor`](tenure::process::Supervisor).
     pub fn process(&self) -> ProcessSpec {
         let this = self.clone();
-        ProcessSpec::new(PROCESS, move |context: ProcessContext| {
-            HealthProcess::new(&this.node, &this.options, &this.probes, &this.channels, context).run()
-        })
+        ProcessSpec::new(PROCESS, move |context: ProcessContext| HealthProcess::new(&this, context).run())
     }
 
     /// The transitions this node announces as leader from now on. They are also among the node's own events.

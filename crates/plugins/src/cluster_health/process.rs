@@ -1,20 +1,26 @@
 //! The process: lists, has the cluster assessed, publishes, announces. It decides nothing itself.
 
 use super::assessment::{Assessment, AssessmentConfig, Facts, LeaderFacts, Listed, Listing};
-use super::document::{HealthDocument, HealthStatus, Transition, health_name, transitions};
+use super::document::{
+    HealthDocument, HealthStatus, Reason, ReasonCode, Transition, health_name, transitions,
+};
 use super::probe::{Probe, run_all};
 use super::workers::workers_health;
-use super::{Channels, HealthEvent, HealthOptions};
+use super::{Channels, ClusterHealth, HealthEvent, HealthOptions};
+use crate::schedules::RunnerView;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::Clock;
 use tenure::clock::millis;
 use tenure::document::{Presence, PresenceEntry};
 use tenure::event::PluginEvent;
+use tenure::id::ScheduleId;
 use tenure::plugin::NodeHandle;
 use tenure::process::ProcessContext;
 use tenure::{FencedDocument, LeadershipEnded, NodeId};
+use tokio::sync::watch;
 
 /// Most presences looked at.
 const LIST_MAX: usize = 10_000;
@@ -30,6 +36,7 @@ pub(super) struct HealthProcess {
     config: AssessmentConfig,
     options: HealthOptions,
     probes: Vec<Arc<dyn Probe>>,
+    schedules: Option<watch::Receiver<RunnerView>>,
     channels: Channels,
     /// What was announced: what the last leader published, then what this one did.
     told: Option<HealthDocument>,
@@ -41,21 +48,16 @@ pub(super) struct HealthProcess {
 }
 
 impl HealthProcess {
-    pub(super) fn new(
-        node: &NodeHandle,
-        options: &HealthOptions,
-        probes: &[Arc<dyn Probe>],
-        channels: &Channels,
-        context: ProcessContext,
-    ) -> HealthProcess {
-        let clock = node.clock();
+    pub(super) fn new(health: &ClusterHealth, context: ProcessContext) -> HealthProcess {
+        let ClusterHealth { node, options, probes, schedules, channels } = health.clone();
         HealthProcess {
-            node: node.clone(),
-            clock,
+            clock: node.clock(),
             config: options.assessment(node.settings()),
-            options: options.clone(),
-            probes: probes.to_vec(),
-            channels: channels.clone(),
+            node,
+            options,
+            probes,
+            schedules,
+            channels,
             context,
             told: None,
             published_ms: 0,
@@ -178,7 +180,8 @@ impl HealthProcess {
         let probes = run_all(&self.probes, self.options.probe_timeout).await;
         let before = self.told.as_ref().map(|document| &document.workers);
         let workers = workers_health(&self.node.workers().borrow(), &self.node.seen_workers(), before);
-        LeaderFacts { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes }
+        let schedules = self.schedules.as_ref().map_or(Vec::new(), |view| schedule_reasons(&view.borrow()));
+        LeaderFacts { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes, schedules }
     }
 
     // ---- publishing ----
@@ -224,6 +227,22 @@ impl HealthProcess {
         self.channels.published.send_replace(Some(document.clone()));
         self.told = Some(document);
     }
+}
+
+/// Most schedules named, for each thing that can be wrong; the others are counted.
+const SCHEDULES_NAMED: usize = 8;
+
+fn schedule_reasons(view: &RunnerView) -> Vec<Reason> {
+    let of = |code: ReasonCode, all: &BTreeMap<ScheduleId, String>| {
+        let named = all.iter().take(SCHEDULES_NAMED);
+        let mut found: Vec<Reason> =
+            named.map(|(id, detail)| Reason::new(code, Some(id.as_str()), detail)).collect();
+        if all.len() > SCHEDULES_NAMED {
+            found.push(Reason::new(code, None, &format!("{} more", all.len() - SCHEDULES_NAMED)));
+        }
+        found
+    };
+    [of(ReasonCode::ScheduleWaiting, &view.waiting), of(ReasonCode::ScheduleFailing, &view.failing)].concat()
 }
 
 fn facts(presence: &Presence) -> Facts {

@@ -24,6 +24,14 @@ impl Reason {
             ReasonCode::ClockStall => "The leader does not get to run in time.".to_owned(),
             ReasonCode::SlowStore => format!("The store is slow: {detail}."),
             ReasonCode::ProbeFailed => format!("The probe {} failed: {detail}.", subject.unwrap_or("?")),
+            ReasonCode::ScheduleFailing => match subject {
+                Some(schedule) => format!("The last run of schedule {schedule} failed: {detail}."),
+                None => format!("The last runs of schedules failed: {detail}."),
+            },
+            ReasonCode::ScheduleWaiting => match subject {
+                Some(schedule) => format!("Nobody can run schedule {schedule}: {detail}."),
+                None => format!("Nobody can run some schedules: {detail}."),
+            },
             ReasonCode::WorkerDown => match subject {
                 Some(worker) => format!("Worker {worker} is down."),
                 None => format!("Workers are down: {detail}."),
@@ -47,12 +55,14 @@ impl ReasonCode {
             ReasonCode::ClockStall => 5,
             ReasonCode::Contention => 6,
             ReasonCode::FallbackMode => 7,
-            ReasonCode::WorkerDown => 8,
-            ReasonCode::NodeFlapping => 9,
-            ReasonCode::NoEligibleStandby => 10,
-            ReasonCode::StaleSnapshot => 11,
-            ReasonCode::Settling => 12,
-            ReasonCode::Recovering => 13,
+            ReasonCode::ScheduleWaiting => 8,
+            ReasonCode::ScheduleFailing => 9,
+            ReasonCode::WorkerDown => 10,
+            ReasonCode::NodeFlapping => 11,
+            ReasonCode::NoEligibleStandby => 12,
+            ReasonCode::StaleSnapshot => 13,
+            ReasonCode::Settling => 14,
+            ReasonCode::Recovering => 15,
         }
     }
 }
@@ -74,6 +84,12 @@ mod tests {
             ),
             (ReasonCode::ProbeFailed, Some("db"), "", "The probe db failed: it does not say more."),
             (ReasonCode::WorkerDown, Some("w1"), "it was silent", "Worker w1 is down."),
+            (
+                ReasonCode::ScheduleFailing,
+                Some("nightly"),
+                "exit code 2",
+                "The last run of schedule nightly failed: exit code 2.",
+            ),
             (
                 ReasonCode::WorkerDown,
                 None,

@@ -8,7 +8,16 @@ use tenure::job::JobRecord;
 
 /// The schedule that made a job; `None` if none did: nothing else is named that way.
 pub fn schedule_of(job: &JobRecord) -> Option<ScheduleId> {
-    is_scheduled(&job.series, &job.id).then(|| job.series.schedule())
+    scheduled_by(&job.series, &job.id)
+}
+
+pub(super) fn scheduled_by(series: &SeriesId, job: &JobId) -> Option<ScheduleId> {
+    is_scheduled(series, job).then(|| series.schedule())
+}
+
+/// When a job of a due time was due; `None` for others.
+pub(super) fn due_ms(series: &SeriesId, job: &JobId) -> Option<u64> {
+    job.as_str().strip_prefix(series.as_str())?.strip_prefix('-')?.parse().ok()
 }
 
 pub(super) fn is_scheduled(series: &SeriesId, job: &JobId) -> bool {

@@ -126,6 +126,8 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         overlap,
         misfire: misfire(reader, &mut fields),
         misfire_threshold_ms: reader.duration(&mut fields, "misfireThreshold", 0..=3600 * SECOND_MS, 5000),
+        late_after_ms: reader.duration(&mut fields, "lateAfter", SECOND_MS..=30 * DAY_MS, 60 * SECOND_MS),
+        webhook: webhook(reader, &mut fields),
         needs: needs(reader, &mut fields),
         fail_after: reader.number(&mut fields, "failAfter", 1..=1000, 3),
         recover_after: reader.number(&mut fields, "recoverAfter", 1..=1000, 1),
@@ -150,6 +152,10 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         reader.fault(&fields, field, "", rule);
     }
     Some(schedule)
+}
+
+fn webhook(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<String> {
+    if fields.has("webhook") { url(reader, fields, "webhook") } else { None }
 }
 
 /// Requested jobs. An invalid request is ignored; the schedule still runs.
@@ -316,7 +322,7 @@ fn http(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<HttpWork> {
     let tree = fields.take("http")?;
     let path = format!("{}.http", fields.path());
     let mut inner = reader.fields(tree, &path, "http")?;
-    let url = url(reader, &mut inner);
+    let url = url(reader, &mut inner, "url");
     let method = reader.text(&mut inner, "method", false).unwrap_or_else(|| "GET".to_owned());
     if !METHODS.contains(&method.as_str()) {
         let rule = format!("must be one of {}", METHODS.join(", "));
@@ -412,23 +418,25 @@ fn check(
 }
 
 /// Uses the same parser as the HTTP client.
-fn has_credentials(url: &str) -> bool {
+pub(crate) fn has_credentials(url: &str) -> bool {
     reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
 }
 
-fn url(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<String> {
-    let url = reader.text(fields, "url", true);
-    let plain = url.as_deref().is_some_and(|url| {
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
-            && !url.contains(|c: char| c.is_whitespace() || c.is_control())
-            && reqwest::Url::parse(url).is_ok()
-    });
-    if let Some(url) = url.as_ref().filter(|_| !plain) {
-        reader.fault(fields, "url", format!("{url:?}"), "must be an http:// or https:// URL");
+/// Whether it is an address for an HTTP client.
+pub(crate) fn is_url(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && !url.contains(|c: char| c.is_whitespace() || c.is_control())
+        && reqwest::Url::parse(url).is_ok()
+}
+
+fn url(reader: &mut Reader, fields: &mut Fields<'_>, key: &str) -> Option<String> {
+    let url = reader.text(fields, key, true);
+    if let Some(url) = url.as_ref().filter(|url| !is_url(url)) {
+        reader.fault(fields, key, format!("{url:?}"), "must be an http:// or https:// URL");
     } else if url.as_deref().is_some_and(has_credentials) {
         let rule = "must not contain a user name or password: a schedule is no place for secrets";
-        reader.fault(fields, "url", "", rule);
+        reader.fault(fields, key, "", rule);
     }
     url
 }
@@ -437,7 +445,7 @@ fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option
     let kind = reader.text(fields, "kind", true)?;
     Some(match kind.as_str() {
         "http" => {
-            let url = url(reader, fields);
+            let url = url(reader, fields, "url");
             let method = reader.text(fields, "method", false).unwrap_or_else(|| "GET".to_owned());
             if !["GET", "HEAD"].contains(&method.as_str()) {
                 reader.fault(fields, "method", format!("{method:?}"), "must be GET or HEAD");

@@ -6,6 +6,7 @@ use super::read::Rules;
 use super::stored::Schedules;
 use super::term;
 use super::view::clean;
+use super::webhook::{Webhook, Webhooks};
 use crate::checks::health::{CheckHealth, Transition};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use tenure::error::ErrorKind;
 use tenure::event::PluginEvent;
 use tenure::id::IdError;
 use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
-use tenure::job::{JobCounts, JobState, Jobs, Submitted};
+use tenure::job::{JobCounts, JobState, Jobs, NoticeKind, NoticeSender, Submitted};
 use tenure::plugin::NodeHandle;
 use tenure::process::{ProcessContext, ProcessSpec};
 use tenure::schedules::{PlanCounts, SeriesView};
@@ -34,6 +35,10 @@ pub const SCHEDULES_PROCESS: &str = "poll-orchestrator";
 pub const SCHEDULE_EVENT_NAMES: &[&str] = &[
     "{prefix}.coordinator.check_failing",
     "{prefix}.coordinator.check_recovered",
+    "{prefix}.coordinator.job_expired",
+    "{prefix}.coordinator.job_failed",
+    "{prefix}.coordinator.job_late",
+    "{prefix}.coordinator.job_missed",
     "{prefix}.coordinator.schedule_refused",
 ];
 
@@ -49,6 +54,8 @@ pub struct ScheduleOptions {
     pub rules: Rules,
     /// The wall clock, in ms since 1970. Every leader's should be about right; the guide says what happens when one is not.
     pub wall_clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Who is told of every job that failed, expired, was missed or began late, unless its schedule has a webhook of its own.
+    pub webhook: Option<Webhook>,
 }
 
 impl Default for ScheduleOptions {
@@ -58,6 +65,7 @@ impl Default for ScheduleOptions {
             request_timeout: Duration::from_secs(5),
             rules: Rules::default(),
             wall_clock: Arc::new(|| u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)),
+            webhook: None,
         }
     }
 }
@@ -82,15 +90,50 @@ pub enum ScheduleEvent {
         /// Everything that is wrong with it.
         problems: Problems,
     },
+    /// A job failed, expired, was missed or began late.
+    Job(JobTrouble),
+}
+
+/// What went wrong with a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobTrouble {
+    /// What happened.
+    pub kind: NoticeKind,
+    /// The schedule that made it, if one did.
+    pub schedule: Option<ScheduleId>,
+    /// The job. Of due times that were missed, the one that the last of them would have become.
+    pub job: JobId,
+    /// When it was due, in ms since 1970; `None` for a job that no due time made.
+    pub due_ms: Option<u64>,
+    /// How many attempts were begun.
+    pub attempt: u32,
+    /// The worker of its last attempt.
+    pub worker: Option<WorkerId>,
+    /// Why, as a sentence without subject: `exit code 2`, `3 due times were missed`.
+    pub reason: String,
+}
+
+impl JobTrouble {
+    fn sentence(&self) -> String {
+        let JobTrouble { kind, schedule, job, attempt, reason, .. } = self;
+        match (kind, schedule) {
+            (NoticeKind::Failed, _) => format!("job {job} failed after {attempt} attempts: {reason}"),
+            (NoticeKind::Expired, _) => format!("job {job} expired: {reason}"),
+            (NoticeKind::Missed, Some(schedule)) => format!("schedule {schedule}: {reason}"),
+            (NoticeKind::Missed, None) => format!("{job}: {reason}"),
+            (NoticeKind::Late, _) => format!("job {job} began late: {reason}"),
+        }
+    }
 }
 
 impl ScheduleEvent {
-    /// The name: `check_failing`, `check_recovered`, `schedule_refused`.
+    /// The name: `check_failing`, `check_recovered`, `schedule_refused`, `job_failed`, `job_expired`, `job_missed`, `job_late`.
     pub fn name(&self) -> &'static str {
         match self {
             ScheduleEvent::CheckFailing(_) => "check_failing",
             ScheduleEvent::CheckRecovered(_) => "check_recovered",
             ScheduleEvent::ScheduleRefused { .. } => "schedule_refused",
+            ScheduleEvent::Job(trouble) => trouble.kind.as_str(),
         }
     }
 
@@ -108,6 +151,7 @@ impl ScheduleEvent {
                 let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
                 (true, format!("schedule {schedule} is invalid and does not run: {}", problems.join("; ")))
             }
+            ScheduleEvent::Job(trouble) => (true, trouble.sentence()),
         };
         PluginEvent { name: self.name(), sentence: clean(&sentence), alarming, fields: self.fields() }
     }
@@ -122,6 +166,11 @@ impl ScheduleEvent {
             ScheduleEvent::ScheduleRefused { schedule, problems } => json!({
                 "schedule": schedule.as_str(),
                 "problems": problems.all().iter().map(ToString::to_string).collect::<Vec<String>>(),
+            }),
+            ScheduleEvent::Job(trouble) => json!({
+                "schedule": trouble.schedule.as_ref().map(ToString::to_string), "job": trouble.job.as_str(),
+                "due": trouble.due_ms, "attempt": trouble.attempt,
+                "worker": trouble.worker.as_ref().map(ToString::to_string), "reason": trouble.reason,
             }),
         }
     }
@@ -138,6 +187,12 @@ pub struct RunnerCounts {
     pub open: u64,
     /// Jobs that ended without a report: nobody ran them, or not to the end. They say nothing about the checks.
     pub unreported: u64,
+    /// Jobs that used up their attempts, of schedules or not.
+    pub failed: u64,
+    /// Jobs that nobody took in time, of schedules or not.
+    pub expired: u64,
+    /// Jobs of schedules that began late.
+    pub late: u64,
 }
 
 /// An open job as the leader sees it.
@@ -175,6 +230,10 @@ pub struct RunnerView {
     pub schedules: BTreeMap<ScheduleId, ScheduleView>,
     /// Ignored schedules, with what is wrong with them.
     pub refused: BTreeMap<ScheduleId, String>,
+    /// The schedules whose last run failed or expired, with the reason.
+    pub failing: BTreeMap<ScheduleId, String>,
+    /// The schedules with a job that no worker may take, with the reason.
+    pub waiting: BTreeMap<ScheduleId, String>,
     /// The open jobs.
     pub jobs: Vec<JobView>,
     /// How many active workers take jobs, of whatever kind.
@@ -264,6 +323,7 @@ pub(super) struct Inner {
     /// Where events are emitted in addition to its own channel.
     pub(super) node: Option<NodeHandle>,
     pub(super) figures: Arc<ScheduleFigures>,
+    pub(super) webhooks: Arc<Webhooks>,
 }
 
 /// Runs schedules while this node leads. Clones share one runner.
@@ -296,7 +356,10 @@ impl ScheduleRunner {
         let figures = Arc::new(ScheduleFigures::default());
         let read = Arc::clone(&figures);
         place.plugin_figures().publish(SCHEDULES_PROCESS, move || read.read());
-        let inner = Inner { place, schedules, options, view, events, asked, ask, node: None, figures };
+        let webhooks = Arc::new(Webhooks::new(namespace, options.webhook.clone()));
+        place.notify_by(Arc::clone(&webhooks) as Arc<dyn NoticeSender>);
+        let inner =
+            Inner { place, schedules, options, view, events, asked, ask, node: None, figures, webhooks };
         ScheduleRunner(Arc::new(inner))
     }
 

@@ -46,6 +46,10 @@ pub struct Schedule {
     pub misfire: Misfire,
     /// How late a due time may be before it counts as missed.
     pub misfire_threshold_ms: u64,
+    /// How late a job may begin before somebody is told.
+    pub late_after_ms: u64,
+    /// Who is told what goes wrong with its jobs; `None`: whoever is told for the whole namespace.
+    pub webhook: Option<String>,
     /// What a worker must have.
     pub needs: Labels,
     /// This many failures in a row make a check failing.
@@ -109,7 +113,7 @@ impl Overlap {
 
 /// Times as a file has them.
 fn in_words(fields: &mut Map<String, Value>) {
-    for key in ["every", "offset", "jitter", "timeout", "ttl", "backoff", "misfireThreshold"] {
+    for key in ["every", "offset", "jitter", "timeout", "ttl", "backoff", "misfireThreshold", "lateAfter"] {
         if let Some(value) = fields.get_mut(key)
             && let Some(ms) = value.as_u64()
         {
@@ -305,6 +309,8 @@ impl Schedule {
         put("overlap", json!(self.overlap.as_str()));
         put("misfire", json!(self.misfire.to_string()));
         put("misfireThreshold", json!(self.misfire_threshold_ms));
+        put("lateAfter", json!(self.late_after_ms));
+        self.webhook.as_ref().and_then(|url| put("webhook", json!(url)));
         put("failAfter", json!(self.fail_after));
         put("recoverAfter", json!(self.recover_after));
         put("since", json!(self.since_ms));

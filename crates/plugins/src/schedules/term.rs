@@ -6,6 +6,7 @@
 mod idle;
 mod results;
 mod submit;
+mod trouble;
 
 use super::job::is_scheduled;
 use super::runner::{
@@ -14,12 +15,12 @@ use super::runner::{
 use super::schedule::{RunRequest, Schedule};
 use super::stored::{Listed, Look, SavedHealth, Schedules};
 use crate::checks::health::{Health, Transition};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Error;
-use tenure::id::{JobId, ScheduleId};
-use tenure::job::{Dispatcher, DispatcherEnd, JobRecord, JobUpdate};
+use tenure::id::{JobId, ScheduleId, SeriesId};
+use tenure::job::{Dispatcher, DispatcherEnd, HistoryRuns, JobRecord, JobUpdate};
 use tenure::machine::Out;
 use tenure::process::ProcessContext;
 use tenure::schedules::{Scheduler, SchedulerCommand};
@@ -58,6 +59,8 @@ enum StoreAnswer {
     Schedules(Result<Look, String>),
     /// Requested jobs, by name, have been noted as created.
     Served(ScheduleId, Vec<String>, Result<(), ScheduleError>),
+    /// How the last runs of schedules ended.
+    Runs(Result<BTreeMap<SeriesId, HistoryRuns>, Error>),
 }
 
 struct Term<'a> {
@@ -89,6 +92,12 @@ struct Term<'a> {
     next_forget: Instant,
     counts: RunnerCounts,
     trouble: Option<String>,
+    /// Open jobs of which it is known that they were begun.
+    begun: BTreeSet<JobId>,
+    /// The schedules whose last run did not succeed, with the reason.
+    failing: BTreeMap<ScheduleId, String>,
+    /// When it was last told that a schedule missed due times, and how many it has missed since.
+    missed: BTreeMap<ScheduleId, (Option<Instant>, u64)>,
 }
 
 pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), TermError> {
@@ -143,7 +152,12 @@ async fn term(inner: &Inner, context: &ProcessContext, dispatcher: &Dispatcher) 
         next_save: Instant::now(),
         next_forget: Instant::now(),
         counts: RunnerCounts::default(),
+        begun: BTreeSet::new(),
+        failing: BTreeMap::new(),
+        missed: BTreeMap::new(),
     };
+    let history = inner.place.history();
+    term.reads.spawn(async move { StoreAnswer::Runs(history.runs().await) });
     context.ready();
     term.work(&mut updates, &mut asked).await
 }
@@ -241,6 +255,11 @@ impl Term<'_> {
                 self.on_schedules(look).await;
             }
             StoreAnswer::Served(id, names, done) => self.on_served(id, names, done),
+            StoreAnswer::Runs(Ok(runs)) => self.learn_runs(runs),
+            // Only health shows it, and the next runs tell.
+            StoreAnswer::Runs(Err(why)) => {
+                tracing::debug!(target: "tenure", "the last runs cannot be read: {why}")
+            }
         }
     }
 
@@ -276,6 +295,11 @@ impl Term<'_> {
                 }
             }
         }
+        let planned = self.scheduler.planner().schedules();
+        self.failing.retain(|id, _| self.listed.contains_key(id));
+        self.missed.retain(|id, _| self.listed.contains_key(id));
+        let hooks = planned.iter().filter_map(|(id, schedule)| Some((id.clone(), schedule.webhook.clone()?)));
+        self.inner.webhooks.know(Some(hooks.collect()));
         if news {
             self.take_all_results().await;
         }
@@ -313,14 +337,14 @@ impl Term<'_> {
             return;
         }
         let now_ms = self.now_ms();
-        let jobs = self.dispatcher.jobs().await;
+        let all = self.dispatcher.jobs().await;
         let planner = self.scheduler.planner();
         // A finished job counts as open until the ledger has that and it has been taken in.
         let open = |job: &&JobRecord| {
             is_scheduled(&job.series, &job.id)
                 && (!job.state.is_final() || planner.is_open(&job.series.schedule(), &job.id))
         };
-        let open = jobs.iter().filter(open);
+        let open = all.iter().filter(open);
         let jobs: Vec<JobView> = open
             .map(|job| JobView {
                 id: job.id.clone(),
@@ -335,7 +359,7 @@ impl Term<'_> {
         self.counts.jobs = self.dispatcher.counts();
         self.counts.open = jobs.len() as u64;
         let schedules = planner.schedules().len();
-        self.inner.figures.set(&self.counts, schedules, self.health.failing());
+        self.inner.figures.set(&self.counts, schedules, self.health.failing(), self.failing.len());
         let size = u32::try_from(jobs.len() + schedules).unwrap_or(u32::MAX);
         self.view_is_old = false;
         self.next_view = now + VIEW_EVERY + VIEW_EVERY_EACH.saturating_mul(size);
@@ -347,6 +371,8 @@ impl Term<'_> {
             epoch: self.context.epoch(),
             schedules: schedules.collect(),
             refused: self.refused.clone(),
+            failing: self.failing.clone(),
+            waiting: self.waiting(&all),
             jobs,
             workers: self.dispatcher.workers(),
             counts: self.counts,

@@ -14,7 +14,8 @@ use tenure::worker::WorkerSpec;
 use tenure::{Namespace, Node, Settings, async_trait};
 use tenure_plugins::checks::{Check, Checks, JobRun};
 use tenure_plugins::schedules::{
-    CheckSpec, Rules, RunnerView, Schedule, ScheduleEvent, ScheduleOptions, ScheduleRunner, read_file,
+    CheckSpec, JobTrouble, Rules, RunnerView, Schedule, ScheduleEvent, ScheduleOptions, ScheduleRunner,
+    read_file,
 };
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -153,8 +154,17 @@ impl Pod {
         self.until(|view| view.epoch > 0).await
     }
 
+    /// What it told about checks and schedules.
     pub fn told(&mut self) -> Vec<ScheduleEvent> {
-        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+        let told = std::iter::from_fn(|| self.events.try_recv().ok());
+        told.filter(|event| !matches!(event, ScheduleEvent::Job(_))).collect()
+    }
+
+    /// What it told about jobs since then.
+    pub fn troubles(events: &mut broadcast::Receiver<ScheduleEvent>) -> Vec<JobTrouble> {
+        let told = std::iter::from_fn(|| events.try_recv().ok());
+        let trouble = |event| if let ScheduleEvent::Job(trouble) = event { Some(trouble) } else { None };
+        told.filter_map(trouble).collect()
     }
 }
 

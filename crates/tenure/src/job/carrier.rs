@@ -31,6 +31,9 @@ const REMOVALS_EVERY_IDLE: Duration = Duration::from_secs(3600);
 const REMOVALS_MAX: usize = 1000;
 const REMOVALS_AT_ONCE: usize = 16;
 
+/// How long a notice may take to be delivered.
+const NOTICE_TIME: Duration = Duration::from_secs(10);
+
 /// A worker's inbox on the store.
 #[derive(Clone)]
 pub(super) struct InboxClient {
@@ -174,14 +177,15 @@ impl LeaderStore {
     async fn deliver(&self, guard: &LeaderGuard, notice: &Notice) -> bool {
         let sender = self.place.sender.lock().clone();
         let Some(sender) = sender else { return false };
-        match guard.run(sender.send(notice)).await {
-            Ok(Ok(())) => true,
-            Ok(Err(why)) => {
-                tracing::debug!(target: "tenure", notice = &*notice.id, "not delivered yet: {why}");
-                false
-            }
-            Err(_) => false,
-        }
+        let sent = guard.run(tokio::time::timeout(NOTICE_TIME, sender.send(notice))).await;
+        let why = match sent {
+            Ok(Ok(Ok(()))) => return true,
+            Ok(Ok(Err(why))) => why,
+            Ok(Err(_)) => "nobody took it in time".to_owned(),
+            Err(ended) => ended.to_string(),
+        };
+        tracing::debug!(target: "tenure", notice = &*notice.id, "not delivered yet: {why}");
+        false
     }
 
     async fn recall(&self, guard: &LeaderGuard, name: &str) -> Option<Vec<Arc<HistoryRow>>> {

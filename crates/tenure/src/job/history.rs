@@ -121,6 +121,11 @@ impl JobHistory {
         JobHistory { store: Arc::clone(&lanes.bulk), keys: Keys::global(namespace) }
     }
 
+    /// Of where these jobs are.
+    pub(super) fn of(place: &super::Jobs) -> JobHistory {
+        JobHistory { store: Arc::clone(&place.store), keys: place.keys() }
+    }
+
     async fn get<C: Codec>(&self, key: &str, codec: C) -> Result<Option<C::Body>, Error> {
         let Some(object) = found(self.store.get(key, None).await)? else { return Ok(None) };
         match codec.read(&object.body) {

@@ -27,7 +27,7 @@ pub trait NoticeSender: Send + Sync + 'static {
     /// [ask for it](super::JobSpec::notify).
     fn wants_all(&self) -> bool;
 
-    /// Delivers this one. The error is for the log. It is cut off when leadership ends.
+    /// Delivers this one. The error is for the log. It is cut off after 10 s, and when leadership ends.
     async fn send(&self, notice: &Notice) -> Result<(), String>;
 }
 

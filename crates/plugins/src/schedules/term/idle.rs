@@ -13,6 +13,7 @@ pub(super) struct EmptyViewOnDrop<'a>(pub(super) &'a Inner);
 impl Drop for EmptyViewOnDrop<'_> {
     fn drop(&mut self) {
         self.0.figures.end_term();
+        self.0.webhooks.know(None);
         self.0.view.send_replace(RunnerView::default());
     }
 }

@@ -27,6 +27,7 @@ impl Term<'_> {
         loop {
             match next {
                 Ok(update) if update.late.is_none() => {
+                    self.on_job(&update).await;
                     let over = update.state.is_final();
                     if is_scheduled(&update.series, &update.id) {
                         let (schedule, job) = (update.series.schedule(), update.id.clone());
@@ -57,6 +58,7 @@ impl Term<'_> {
             open: !job.state.is_final(),
         });
         self.tell(SchedulerCommand::Observe(observed.collect()));
+        self.on_found(&jobs).await;
         let over = scheduled().filter(|job| job.kind.as_str() == CHECKS_KIND && job.state.is_final());
         let mut reports: Vec<(ScheduleId, JobReport)> = over
             .filter_map(|job| Some((job.series.schedule(), JobReport::from_result(&job.result)?)))

@@ -18,7 +18,9 @@ use tenure::error::ErrorKind;
 use tenure::id::ScheduleId;
 use tenure::job::{JobSpec, Submitted};
 use tenure::machine::{Effect, In, Input, Machine, Now, Time};
-use tenure::schedules::{JobAnswer, NewJob, Requested, RunAnswer, Scheduler, SchedulerCommand, SubmitJobs};
+use tenure::schedules::{
+    JobAnswer, NewJob, Requested, RunAnswer, Scheduler, SchedulerCommand, SchedulerOutput, SubmitJobs,
+};
 
 impl Term<'_> {
     fn now(&self) -> Now {
@@ -51,7 +53,8 @@ impl Term<'_> {
                         let answers = self.submit(&jobs).await?;
                         self.feed(Input::Answer(id, answers));
                     }
-                    Effect::Output(requested) => self.on_requested(&requested),
+                    Effect::Output(SchedulerOutput::Requested(requested)) => self.on_requested(&requested),
+                    Effect::Output(SchedulerOutput::Missed(missed)) => self.on_missed(&missed).await,
                 }
             }
             if self.until_due() != Some(Duration::ZERO) {
@@ -161,5 +164,6 @@ fn spec(job: &NewJob<Arc<Schedule>>) -> JobSpec {
         .ttl(Duration::from_millis(schedule.ttl_ms))
         .attempts(u32::try_from(schedule.attempts).unwrap_or(1))
         .backoff(Duration::from_millis(schedule.backoff_ms));
+    let spec = if schedule.webhook.is_some() { spec.notify() } else { spec };
     schedule.commands().into_iter().fold(spec, JobSpec::allows)
 }
