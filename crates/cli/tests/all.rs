@@ -19,6 +19,7 @@ mod job_logs;
 mod jobs;
 mod lock;
 mod nodes;
+mod notices;
 mod once;
 mod outage;
 mod page;

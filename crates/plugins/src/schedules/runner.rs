@@ -117,7 +117,10 @@ impl JobTrouble {
     fn sentence(&self) -> String {
         let JobTrouble { kind, schedule, job, attempt, reason, .. } = self;
         match (kind, schedule) {
-            (NoticeKind::Failed, _) => format!("job {job} failed after {attempt} attempts: {reason}"),
+            (NoticeKind::Failed, _) => {
+                let plural = if *attempt == 1 { "" } else { "s" };
+                format!("job {job} failed after {attempt} attempt{plural}: {reason}")
+            }
             (NoticeKind::Expired, _) => format!("job {job} expired: {reason}"),
             (NoticeKind::Missed, Some(schedule)) => format!("schedule {schedule}: {reason}"),
             (NoticeKind::Missed, None) => format!("{job}: {reason}"),
