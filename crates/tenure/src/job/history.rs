@@ -99,10 +99,10 @@ pub struct HistoryPage {
 /// `jobRetention`.
 ///
 /// ```
-/// # async fn f(settings: &tenure::Settings) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn f(node: &tenure::Node) -> Result<(), Box<dyn std::error::Error>> {
 /// use tenure::job::{HistoryQuery, JobHistory, JobState};
 ///
-/// let history = JobHistory::of_namespace(settings, &tenure::store::open(settings)?)?;
+/// let history = JobHistory::new(node.handle().lanes(), &node.handle().namespace());
 /// let failed = HistoryQuery { state: Some(JobState::Failed), ..HistoryQuery::default() };
 /// for job in history.page(&failed, 100).await?.jobs {
 ///     println!("{} failed: {}", job.id, job.reason);
