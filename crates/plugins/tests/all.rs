@@ -6,3 +6,4 @@ mod hardship;
 mod run_now;
 mod schedules;
 mod schedules_scale;
+mod terms;

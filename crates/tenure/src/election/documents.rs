@@ -1,6 +1,7 @@
 //! What an election has on the store: the seat and the presences of nodes.
 
 use crate::metrics::Metrics;
+use crate::terms::{SeatTerms, Term, TermEnd, asked_by, to_ms};
 use crate::wire::{
     DOCUMENT_MAX_BYTES, FieldRule, SOFTWARE, Unreadable, VERSION, field_error, fields_of, id, incarnation,
     nonce, nonce_text, parse, to_bytes, told,
@@ -14,6 +15,9 @@ const EXPIRY_MAX_MS: u64 = 100 * 24 * 3600 * 1000;
 
 /// Most renewals; a higher number on the store is corrupt.
 pub(crate) const RENEWALS_MAX: u64 = u64::MAX / 2;
+
+/// A longer silence is no time that a calendar can show.
+const SILENT_MAX_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
 /// `seat.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -44,6 +48,12 @@ pub(crate) struct SeatDocument {
     /// nothing in this field may cost the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deposed: Option<Value>,
+    /// Why a vacant seat was vacated. Read like `deposed`, and for people too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    vacated: Option<Value>,
+    /// The term before this one, as the holder found it when it claimed. Read like `deposed`, and for people too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former: Option<Value>,
     /// When the object was written, by the store's clock; `None` unless it was read.
     #[serde(skip)]
     pub(crate) modified_ms: Option<u64>,
@@ -59,6 +69,17 @@ pub(crate) struct Deposed {
     pub(crate) node: String,
     /// When it was declared dead, by the store's clock. Anything it wrote after that shows that it is alive.
     pub(crate) at: u64,
+}
+
+/// Why a holder gave the seat up.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Vacated {
+    why: TermEnd,
+    /// By its wall clock.
+    at: String,
+    /// Who asked it to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
 }
 
 /// Most silent holders in a row that are remembered.
@@ -150,6 +171,8 @@ impl SeatDocument {
                 None => before.and_then(|before| before.snapshot.clone()),
             },
             deposed: before.and_then(|before| before.deposed_by(seat)),
+            vacated: same_tenure.and_then(|before| before.vacated.clone()),
+            former: same_tenure.and_then(|before| before.former.clone()),
             modified_ms: None,
             extra: before.map(|before| before.extra.clone()).unwrap_or_default(),
         };
@@ -182,6 +205,75 @@ impl SeatDocument {
         all.iter().take(DEPOSED_MAX).filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
     }
 
+    /// The vacant record of a holder that gave the seat up now. Whoever set the mark asked for it, unless the holder was
+    /// shut down.
+    pub(crate) fn vacated_because(
+        mut self,
+        before: &SeatDocument,
+        why: Option<TermEnd>,
+        at: String,
+    ) -> SeatDocument {
+        let mark = before.step_down.as_ref().filter(|_| before.is_marked() && why != Some(TermEnd::Shutdown));
+        let by = mark.and_then(|mark| mark.get("by")?.as_str().map(asked_by));
+        let why = why.or(mark.map(|_| TermEnd::StepDown)).unwrap_or(TermEnd::HandedOver);
+        self.vacated = serde_json::to_value(Vacated { why, at, by }).ok();
+        self.or_without_terms()
+    }
+
+    /// The record of a claim, with the term that it ends: its holder vacated the seat, or was silent for this long.
+    pub(crate) fn claimed_from(mut self, before: &SeatDocument, silent_ms: Option<u64>) -> SeatDocument {
+        let mut term = before.term();
+        if before.state == StateName::Held {
+            (term.ended, term.silent_ms) = (Some(TermEnd::Silent), silent_ms);
+            let now = self.term().from;
+            let silent =
+                silent_ms.map(|ms| jiff::SignedDuration::from_millis(ms.min(SILENT_MAX_MS).cast_signed()));
+            // By two wall clocks it could have ended before it began.
+            term.until =
+                now.zip(silent).and_then(|(now, silent)| Some(now.checked_sub(silent).ok()?.max(term.from?)));
+        }
+        self.former = serde_json::to_value(term).ok();
+        self.or_without_terms()
+    }
+
+    /// No room is no reason to lose the seat.
+    fn or_without_terms(mut self) -> SeatDocument {
+        if self.is_too_long() {
+            (self.vacated, self.former) = Default::default();
+        }
+        self
+    }
+
+    /// The term of the holder, or of whoever vacated it.
+    fn term(&self) -> Term {
+        let time = |text: &str| text.parse().ok().map(to_ms);
+        let vacated = self.vacated.clone().filter(|_| self.state == StateName::Vacant);
+        let vacated = vacated.and_then(|value| serde_json::from_value::<Vacated>(value).ok());
+        let unsaid = (self.state == StateName::Vacant).then_some(TermEnd::HandedOver);
+        Term {
+            epoch: self.epoch,
+            leader: self.holder.node.clone(),
+            incarnation: incarnation(&self.holder.incarnation).map(|life| life.to_string()),
+            from: self.claimed_at.as_deref().and_then(time),
+            until: vacated.as_ref().and_then(|vacated| time(&vacated.at)),
+            ended: vacated.as_ref().map(|vacated| vacated.why).or(unsaid),
+            silent_ms: None,
+            by: vacated.and_then(|vacated| vacated.by).as_deref().map(asked_by),
+        }
+    }
+
+    /// What it says about terms, as far as it can be read.
+    pub(crate) fn seat_terms(&self) -> SeatTerms {
+        let former = self.former.clone().and_then(|value| serde_json::from_value::<Term>(value).ok());
+        // A term before this one, and one that is over.
+        let former = former.filter(|former| former.epoch < self.epoch && former.ended.is_some());
+        SeatTerms { current: self.term(), former, silent: None }
+    }
+
+    pub(crate) fn expiry_ms(&self) -> u64 {
+        self.lease_expiry
+    }
+
     fn is_too_long(&self) -> bool {
         self.to_bytes().len() > DOCUMENT_MAX_BYTES
     }
@@ -193,6 +285,7 @@ impl SeatDocument {
         if document.is_too_long() {
             (document.extra, document.settings, document.holder.extra) = Default::default();
             (document.claimed_at, document.snapshot, document.deposed) = Default::default();
+            (document.vacated, document.former) = Default::default();
         }
         document
     }
