@@ -63,9 +63,9 @@ const LAST_WORDS_MAX: u32 = 8;
 
 /// `terms.json`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct TermsDocument {
+struct TermsDocument {
     /// The newest first.
-    pub(crate) terms: Vec<Term>,
+    terms: Vec<Term>,
 }
 
 fn name() -> DocumentName {
@@ -73,47 +73,46 @@ fn name() -> DocumentName {
 }
 
 impl TermsDocument {
-    /// The document, whatever its order was.
-    fn of(found: Option<&TermsDocument>) -> TermsDocument {
+    /// The document in order, without terms of later epochs: they are of a seat that is gone, or forged.
+    fn up_to(found: Option<&TermsDocument>, epoch: u64) -> TermsDocument {
         let mut document = found.cloned().unwrap_or_default();
-        document.tidy();
+        document.terms.retain(|term| term.epoch <= epoch);
+        document.sort();
         document
     }
 
-    /// One row for each epoch, the newest first, and not too many.
-    fn tidy(&mut self) {
+    /// One row for each epoch, the newest first.
+    fn sort(&mut self) {
         self.terms.sort_by_key(|term| Reverse(term.epoch));
         self.terms.dedup_by_key(|term| term.epoch);
-        self.terms.truncate(TERMS_MAX);
     }
 
     /// Takes in what is known of a term.
     fn learn(&mut self, term: &Term) {
+        let life = |known: &Term| known.incarnation.clone().or_else(|| term.incarnation.clone());
+        // A seat that was restored from a copy repeats epochs: what stands there now counts.
         let same = |known: &&mut Term| {
-            // A seat that was restored from a copy repeats epochs: what stands there now counts.
-            known.epoch == term.epoch
-                && known.leader == term.leader
-                && (known.incarnation == term.incarnation
-                    || known.incarnation.is_none()
-                    || term.incarnation.is_none())
+            (known.epoch, &known.leader) == (term.epoch, &term.leader)
+                && (term.incarnation.is_none() || term.incarnation == life(known))
         };
         match self.terms.iter_mut().find(same) {
             Some(known) => known.learn(term),
             None => {
                 self.terms.retain(|known| known.epoch != term.epoch);
                 self.terms.push(term.clone());
-                self.tidy();
+                self.sort();
             }
         }
     }
 
     /// Takes in what the seat says. Every term below it is over, whether anybody knows why or not.
-    pub(crate) fn learn_from(&mut self, seat: &SeatTerms) {
+    fn learn_from(&mut self, seat: &SeatTerms) {
         seat.former.iter().for_each(|former| self.learn(former));
         self.learn(&seat.current);
         for term in self.terms.iter_mut().filter(|term| term.epoch < seat.current.epoch) {
             term.ended.get_or_insert(TermEnd::Unknown);
         }
+        self.terms.truncate(TERMS_MAX);
     }
 }
 
@@ -142,10 +141,9 @@ async fn take_over(documents: &Documents, context: &ProcessContext) -> Result<()
         return Ok(());
     }
     let add = |found: Option<&TermsDocument>, _| {
-        // It was read while this leader led, so no later epoch had begun: later rows are of a seat that is gone, or forged.
+        // It was read while this leader led, so no later epoch had begun, and nobody else wrote of this one.
         context.check()?;
-        let mut document = TermsDocument::of(found);
-        document.terms.retain(|term| term.epoch <= epoch);
+        let mut document = TermsDocument::up_to(found, epoch - 1);
         document.learn_from(&seat);
         Ok::<_, Error>((found != Some(&document)).then_some(document))
     };
@@ -172,7 +170,7 @@ pub(crate) async fn last_words(node: NodeHandle, mut events: Receiver<Event>, ep
     let mut pause = RETRY_FIRST;
     for _ in 0..LAST_WORDS_MAX {
         let add = |found: Option<&TermsDocument>, _| {
-            let mut document = TermsDocument::of(found);
+            let mut document = found.cloned().unwrap_or_default();
             document.learn(&term);
             Ok::<_, Error>((found != Some(&document)).then_some(document))
         };
@@ -255,8 +253,8 @@ impl TermsView {
 
     /// What the seat says is always shown, even before the leader has written it down.
     fn of(namespace: &Namespace, found: Option<&TermsDocument>, seat: Option<&SeatTerms>) -> TermsView {
-        let mut document = TermsDocument::of(found);
         let epoch = seat.map_or(0, |seat| seat.current.epoch);
+        let mut document = TermsDocument::up_to(found, seat.map_or(u64::MAX, |_| epoch));
         if let Some(seat) = seat {
             document.learn_from(seat);
         }

@@ -257,7 +257,6 @@ mod moment {
     use super::{Deserialize, Deserializer, Timestamp, to_ms};
     use serde::{Serializer, de::Error as _};
 
-    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
     pub(super) fn serialize<S: Serializer>(time: &Option<Timestamp>, into: S) -> Result<S::Ok, S::Error> {
         match time {
             Some(time) => into.collect_str(&format_args!("{time:.3}")),

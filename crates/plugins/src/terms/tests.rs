@@ -30,10 +30,9 @@ fn hi3_a_full_list_of_the_longest_rows_fits_into_a_document() {
         }))
         .expect("a term")
     };
-    let mut document = TermsDocument::default();
-    for epoch in (0..TERMS_MAX as u64 + 200).rev() {
-        document.learn(&row(epoch));
-    }
+    let rows = (1..TERMS_MAX as u64 + 200).map(row).collect();
+    let mut document = TermsDocument { terms: rows };
+    document.learn_from(&seat(row(0), None));
     assert_eq!(document.terms.len(), TERMS_MAX);
     assert_eq!(document.terms[0].epoch, (1 << 53) - 1, "the newest are kept");
     let bytes = serde_json::to_vec(&document).expect("JSON").len();
@@ -43,8 +42,12 @@ fn hi3_a_full_list_of_the_longest_rows_fits_into_a_document() {
 #[test]
 fn hi3_a_list_in_any_order_with_any_epochs_is_put_in_order() {
     let disorder = [3, 1, 3, 7, 2, 1].map(|epoch| ended(epoch, "pod-a", "shutdown")).to_vec();
-    let document = TermsDocument::of(Some(&TermsDocument { terms: disorder }));
-    assert_eq!(document.terms.iter().map(|term| term.epoch).collect::<Vec<_>>(), [7, 3, 2, 1]);
+    let document = TermsDocument { terms: disorder };
+    let epochs = |most| {
+        TermsDocument::up_to(Some(&document), most).terms.iter().map(|term| term.epoch).collect::<Vec<_>>()
+    };
+    assert_eq!(epochs(u64::MAX), [7, 3, 2, 1]);
+    assert_eq!(epochs(6), [3, 2, 1]);
 }
 
 #[test]

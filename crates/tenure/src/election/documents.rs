@@ -493,6 +493,77 @@ mod tests {
     }
 
     #[test]
+    fn hi3_who_vacates_says_why_and_who_claims_says_what_it_found() {
+        let at = |minute: u64| format!("2026-01-01T00:{minute:02}:00Z");
+        let next = |seat: &Seat, before: &SeatDocument, at| {
+            SeatDocument::new(seat, Some(before), at, Map::new(), None)
+        };
+        let vacant = Seat { state: SeatState::Vacant, ..seat() };
+        let claim = Seat { epoch: Epoch(17), ..seat() };
+        let nonce = Nonce { incarnation: Incarnation(0xee), sequence: 1 };
+        let marked = document().marked(nonce, "ops", at(3));
+        for (before, why, ended, by) in [
+            (document(), Some(TermEnd::Shutdown), TermEnd::Shutdown, None),
+            (document(), Some(TermEnd::StepDown), TermEnd::StepDown, None),
+            (document(), None, TermEnd::HandedOver, None),
+            (marked.clone(), None, TermEnd::StepDown, Some("ops")),
+            (marked.clone(), Some(TermEnd::StepDown), TermEnd::StepDown, Some("ops")),
+            (marked.clone(), Some(TermEnd::Shutdown), TermEnd::Shutdown, None),
+        ] {
+            let left = next(&vacant, &before, at(5)).vacated_because(&before, why, at(5));
+            let term = left.seat_terms().current;
+            assert_eq!((term.ended, term.by.as_deref()), (Some(ended), by));
+            assert_eq!((term.epoch, term.led_for().map(|led| led.as_secs())), (16, Some(300)));
+            let claimed = next(&claim, &left, at(6)).claimed_from(&left, Some(1));
+            assert_eq!(claimed.seat_terms().former, Some(term.clone()), "as it was said");
+            let renewed = next(&Seat { renewals: 4, ..claim.clone() }, &claimed, at(7));
+            assert_eq!(renewed.seat_terms().former, Some(term), "and kept");
+            assert_eq!(renewed.vacated, None);
+        }
+        for (silent_ms, led_s) in [(Some(10_000), Some(350)), (Some(u64::MAX), Some(0)), (None, None)] {
+            let claimed = next(&claim, &document(), at(6)).claimed_from(&document(), silent_ms);
+            let former = claimed.seat_terms().former.expect("the silent one");
+            assert_eq!((former.ended, former.silent_ms), (Some(TermEnd::Silent), silent_ms));
+            assert_eq!(former.led_for().map(|led| led.as_secs()), led_s);
+        }
+    }
+
+    #[test]
+    fn hi3_nothing_that_is_said_of_terms_costs_the_seat() {
+        let nonsense = [
+            Value::from(7),
+            serde_json::json!({"why": 1, "at": 2}),
+            // It goes on, or is no former one.
+            serde_json::json!({"epoch": 15, "leader": "pod-a"}),
+            serde_json::json!({"epoch": 16, "leader": "pod-a", "ended": "shutdown"}),
+            serde_json::json!({"epoch": 99, "leader": "pod-a", "ended": "shutdown"}),
+        ];
+        for value in nonsense {
+            let mut body: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
+            (body["former"], body["vacated"], body["claimedAt"]) =
+                (value.clone(), value.clone(), "soon".into());
+            let (read, record) =
+                SeatDocument::parse(body.to_string().as_bytes()).expect("a seat all the same");
+            assert_eq!(record, seat(), "{value}");
+            let terms = read.seat_terms();
+            assert_eq!(
+                (terms.former, terms.current.from, terms.current.ended),
+                (None, None, None),
+                "{value}"
+            );
+        }
+        // Other people's fields have all the room.
+        let mut body: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
+        body["later"] = "x".repeat(DOCUMENT_MAX_BYTES - 700).into();
+        let (full, _) = SeatDocument::parse(body.to_string().as_bytes()).expect("still ours");
+        let claim = Seat { epoch: Epoch(17), ..seat() };
+        let claimed = SeatDocument::new(&claim, Some(&full), "later".to_owned(), Map::new(), None);
+        let claimed = claimed.claimed_from(&full, Some(u64::MAX));
+        assert!(claimed.to_bytes().len() <= DOCUMENT_MAX_BYTES);
+        assert_eq!((claimed.former.is_none(), claimed.extra.len()), (true, 1));
+    }
+
+    #[test]
     fn what_is_no_mark_for_this_epoch_neither_counts_nor_costs_the_seat() {
         for no_mark in [
             serde_json::json!({"epoch": 15, "by": "ops"}),
