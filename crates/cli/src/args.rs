@@ -191,7 +191,7 @@ pub(crate) struct StatusArgs {
 #[derive(Args)]
 #[command(
     after_help = "The leader keeps the last 1,000 terms; this needs the store and no node, and takes two reads. Terms are dated by the clocks \
-of those who led. A leader of a node run with `--no-health` keeps no list; then only the newest two terms are known.\n\
+of those who led. A leader of a node run with `--no-health` keeps no list; then only the newest five terms are known.\n\
 `tenure job history` lists finished jobs."
 )]
 pub(crate) struct HistoryArgs {

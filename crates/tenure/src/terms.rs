@@ -191,14 +191,14 @@ impl Term {
 pub struct SeatTerms {
     /// The term of its holder; ended if the seat is vacant.
     pub current: Term,
-    /// The term before it, as its holder found it.
-    pub former: Option<Term>,
+    /// The terms before it, the newest first, as their successors found them: at most four.
+    pub former: Vec<Term>,
     /// How long its holder has been silent by the store's clock, if that is longer than its lease.
     pub silent: Option<Duration>,
 }
 
 impl Documents {
-    /// What the seat says about the present and the former term: one read. `None` if there is no seat.
+    /// What the seat says about the present term and those before it: one read. `None` if there is no seat.
     pub async fn seat_terms(&self) -> Result<Option<SeatTerms>, Error> {
         let key = self.keys().seat();
         let Some(object) = self.get(&key).await? else { return Ok(None) };

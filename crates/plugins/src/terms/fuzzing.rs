@@ -15,7 +15,7 @@ pub fn terms(body: &[u8]) -> bool {
     let current: Term = serde_json::from_str(r#"{"epoch": 9, "leader": "pod-b"}"#).expect("a term");
     let seat = SeatTerms {
         current,
-        former: found.terms.first().filter(|term| term.epoch < 9).cloned(),
+        former: found.terms.iter().filter(|term| term.epoch < 9).take(4).cloned().collect(),
         silent: None,
     };
     told.learn_from(&seat);

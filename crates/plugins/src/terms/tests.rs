@@ -10,7 +10,7 @@ fn ended(epoch: u64, leader: &str, end: &str) -> Term {
 }
 
 fn seat(current: Term, former: Option<Term>) -> SeatTerms {
-    SeatTerms { current, former, silent: None }
+    SeatTerms { current, former: former.into_iter().collect(), silent: None }
 }
 
 fn view(terms: Vec<Term>, seat: Option<&SeatTerms>) -> Vec<(u64, bool, String, u64)> {

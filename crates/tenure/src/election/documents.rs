@@ -51,7 +51,7 @@ pub(crate) struct SeatDocument {
     /// Why a vacant seat was vacated. Read like `deposed`, and for people too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     vacated: Option<Value>,
-    /// The term before this one, as the holder found it when it claimed. Read like `deposed`, and for people too.
+    /// The terms before this one, the newest first, as the holder found them when it claimed. Read like `deposed`, and for people too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     former: Option<Value>,
     /// When the object was written, by the store's clock; `None` unless it was read.
@@ -81,6 +81,9 @@ struct Vacated {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<String>,
 }
+
+/// Most former terms that are remembered: so many leaders in a row may end before they can write down who led.
+const FORMER_MAX: usize = 4;
 
 /// Most silent holders in a row that are remembered.
 const DEPOSED_MAX: usize = 8;
@@ -232,7 +235,10 @@ impl SeatDocument {
             term.until =
                 now.zip(silent).and_then(|(now, silent)| Some(now.checked_sub(silent).ok()?.max(term.from?)));
         }
-        self.former = serde_json::to_value(term).ok();
+        let mut terms = before.former();
+        terms.insert(0, term);
+        terms.truncate(FORMER_MAX);
+        self.former = serde_json::to_value(terms).ok();
         self.or_without_terms()
     }
 
@@ -262,12 +268,21 @@ impl SeatDocument {
         }
     }
 
-    /// What it says about terms, as far as it can be read.
+    /// The terms before this one, as far as they can be read.
+    fn former(&self) -> Vec<Term> {
+        let all = self.former.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut below = self.epoch;
+        let read = all.iter().take(FORMER_MAX).map_while(|one| {
+            let term: Term = serde_json::from_value(one.clone()).ok()?;
+            let fits = term.ended.is_some() && term.epoch < std::mem::replace(&mut below, term.epoch);
+            fits.then_some(term)
+        });
+        read.collect()
+    }
+
+    /// What it says about terms.
     pub(crate) fn seat_terms(&self) -> SeatTerms {
-        let former = self.former.clone().and_then(|value| serde_json::from_value::<Term>(value).ok());
-        // A term before this one, and one that is over.
-        let former = former.filter(|former| former.epoch < self.epoch && former.ended.is_some());
-        SeatTerms { current: self.term(), former, silent: None }
+        SeatTerms { current: self.term(), former: self.former(), silent: None }
     }
 
     pub(crate) fn expiry_ms(&self) -> u64 {
@@ -515,16 +530,31 @@ mod tests {
             assert_eq!((term.ended, term.by.as_deref()), (Some(ended), by));
             assert_eq!((term.epoch, term.led_for().map(|led| led.as_secs())), (16, Some(300)));
             let claimed = next(&claim, &left, at(6)).claimed_from(&left, Some(1));
-            assert_eq!(claimed.seat_terms().former, Some(term.clone()), "as it was said");
+            assert_eq!(claimed.seat_terms().former, [term.clone()], "as it was said");
             let renewed = next(&Seat { renewals: 4, ..claim.clone() }, &claimed, at(7));
-            assert_eq!(renewed.seat_terms().former, Some(term), "and kept");
+            assert_eq!(renewed.seat_terms().former, [term], "and kept");
             assert_eq!(renewed.vacated, None);
         }
         for (silent_ms, led_s) in [(Some(10_000), Some(350)), (Some(u64::MAX), Some(0)), (None, None)] {
             let claimed = next(&claim, &document(), at(6)).claimed_from(&document(), silent_ms);
-            let former = claimed.seat_terms().former.expect("the silent one");
+            let former = claimed.seat_terms().former.swap_remove(0);
             assert_eq!((former.ended, former.silent_ms), (Some(TermEnd::Silent), silent_ms));
             assert_eq!(former.led_for().map(|led| led.as_secs()), led_s);
+        }
+    }
+
+    #[test]
+    fn hi3_the_seat_remembers_the_last_four_terms() {
+        let mut before = document();
+        for epoch in 17..=23 {
+            let claim = Seat { epoch: Epoch(epoch), ..seat() };
+            let claimed = SeatDocument::new(&claim, Some(&before), "later".to_owned(), Map::new(), None);
+            before = claimed.claimed_from(&before, Some(epoch));
+            let former: Vec<(u64, Option<u64>)> =
+                before.seat_terms().former.iter().map(|term| (term.epoch, term.silent_ms)).collect();
+            let wanted: Vec<(u64, Option<u64>)> =
+                (16..epoch).rev().take(4).map(|former| (former, Some(former + 1))).collect();
+            assert_eq!(former, wanted);
         }
     }
 
@@ -533,10 +563,10 @@ mod tests {
         let nonsense = [
             Value::from(7),
             serde_json::json!({"why": 1, "at": 2}),
-            // It goes on, or is no former one.
-            serde_json::json!({"epoch": 15, "leader": "pod-a"}),
-            serde_json::json!({"epoch": 16, "leader": "pod-a", "ended": "shutdown"}),
-            serde_json::json!({"epoch": 99, "leader": "pod-a", "ended": "shutdown"}),
+            // One that goes on, or is no former one.
+            serde_json::json!([{"epoch": 15, "leader": "pod-a"}]),
+            serde_json::json!([{"epoch": 16, "leader": "pod-a", "ended": "shutdown"}]),
+            serde_json::json!([{"epoch": 99, "leader": "pod-a", "ended": "shutdown"}]),
         ];
         for value in nonsense {
             let mut body: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
@@ -548,13 +578,13 @@ mod tests {
             let terms = read.seat_terms();
             assert_eq!(
                 (terms.former, terms.current.from, terms.current.ended),
-                (None, None, None),
+                (Vec::new(), None, None),
                 "{value}"
             );
         }
         // Other people's fields have all the room.
         let mut body: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
-        body["later"] = "x".repeat(DOCUMENT_MAX_BYTES - 700).into();
+        body["later"] = "x".repeat(DOCUMENT_MAX_BYTES - body.to_string().len() - 100).into();
         let (full, _) = SeatDocument::parse(body.to_string().as_bytes()).expect("still ours");
         let claim = Seat { epoch: Epoch(17), ..seat() };
         let claimed = SeatDocument::new(&claim, Some(&full), "later".to_owned(), Map::new(), None);
