@@ -1,6 +1,6 @@
 //! `tenure history` with real processes.
 
-use crate::common::{Cluster, FAST, PATIENCE, Ran, STEADY, Sandbox};
+use crate::common::{Cluster, FAST, PATIENCE, PATIENT, Ran, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -29,7 +29,7 @@ fn hi3_history_shows_who_led_and_why_it_ended_without_a_node() {
     assert_eq!(history(&sandbox, &store, &["--json"]).assert_code(0).json()["terms"], json!([]));
     assert!(sandbox.contents().is_empty(), "looking makes nothing");
 
-    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
+    let mut cluster = Cluster::new(&sandbox, &store, PATIENT);
     let a = cluster.start("pod-a");
     cluster.event(0, a, "became_leader");
     let b = cluster.start("pod-b");
@@ -92,6 +92,8 @@ fn hi3_history_shows_who_led_and_why_it_ended_without_a_node() {
     }
 
     // Nobody is left, and the store still tells.
+    cluster.signal(a, Signal::TERM);
+    cluster.exit(a);
     cluster.finish();
     let last = terms(&sandbox, &store).swap_remove(0);
     assert_eq!(last, row(5, "pod-a", "shutdown"));
