@@ -15,9 +15,9 @@ use crate::workspace::Workspace;
 const TOOL: Tool = Tool { verb: "fuzz", package: "cargo-fuzz", version: "0.13.2" };
 
 /// In the order they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
-const TARGETS: [&str; 16] = [
+const TARGETS: [&str; 17] = [
     "seat", "worker", "snapshot", "ledger", "inbox", "orders", "history", "output", "presence", "settings",
-    "url", "id", "health", "schedule", "apply", "words",
+    "url", "id", "health", "terms", "schedule", "apply", "words",
 ];
 
 /// Each target is built before it is fuzzed, and the first time everything is built.

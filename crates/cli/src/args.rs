@@ -64,6 +64,8 @@ pub(crate) enum Verb {
     Once(OnceArgs),
     /// Show who leads a namespace, since when, and which nodes are up
     Status(StatusArgs),
+    /// Show the terms of leaders: who led, for how long, and why it ended
+    History(HistoryArgs),
     /// Watch a namespace: leader, epoch, nodes, workers, and what changes
     Watch(WatchArgs),
     /// Print a node's events, read over HTTP
@@ -136,7 +138,7 @@ pub(crate) struct RunArgs {
     /// Run this worker, enabled while the node leads; may be repeated
     #[arg(long = "worker", value_name = "ID[:TYPE]")]
     pub(crate) workers: Vec<String>,
-    /// Do not judge cluster health while leading: `tenure health` then reports unknown
+    /// Do not judge cluster health while leading: `tenure health` then reports unknown, and `tenure history` misses terms
     #[arg(long)]
     pub(crate) no_health: bool,
     /// Run no schedules and hand out no jobs while leading; use it on all nodes or on none
@@ -190,6 +192,23 @@ pub(crate) struct StatusArgs {
     pub(crate) wait: u64,
     #[command(flatten)]
     pub(crate) seat: SeatArgs,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The leader keeps the last 1,000 terms; this needs the store and no node, and takes two reads. Terms are dated by the clocks \
+of those who led. A leader of a node run with `--no-health` keeps no list; then only the newest five terms are known.\n\
+`tenure job history` lists finished jobs."
+)]
+pub(crate) struct HistoryArgs {
+    /// Most terms to show, the newest first
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=crate::history::LIMIT_MAX))]
+    pub(crate) limit: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: PlaceArgs,
 }

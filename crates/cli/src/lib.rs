@@ -19,6 +19,7 @@ mod exec;
 mod exit;
 mod forget;
 mod health;
+mod history;
 mod http;
 mod jobs;
 mod log;
@@ -74,6 +75,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Keeper(args) => exec::keeper(args),
         Verb::Bound(args) => Ok(exec::bound(&args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
+        Verb::History(args) => runtime()?.block_on(history::history(args)),
         Verb::Watch(args) => runtime()?.block_on(watch::watch(args)),
         Verb::Events(args) => runtime()?.block_on(events::events(args)),
         Verb::Token(args) => token::token(&args),

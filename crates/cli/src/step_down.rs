@@ -42,7 +42,8 @@ pub(crate) async fn step_down(args: StepDownArgs) -> Result<ExitCode, Failure> {
 /// Who asks, for people who look at the seat.
 fn who() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-    format!("tenure step-down, {}", user.as_deref().filter(|user| !user.is_empty()).unwrap_or("unknown user"))
+    let user = user.as_deref().filter(|user| !user.is_empty()).unwrap_or("somebody");
+    format!("{user} with tenure step-down")
 }
 
 struct Report {

@@ -13,6 +13,7 @@ mod exec;
 mod fencing;
 mod figures;
 mod health;
+mod history;
 mod hostile;
 mod http;
 mod job_logs;

@@ -10,10 +10,11 @@ use std::time::Duration;
 #[test]
 fn every_command_explains_itself() {
     let sandbox = Sandbox::new();
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 15] = [
         &[],
         &["run"],
         &["status"],
+        &["history"],
         &["leader"],
         &["health"],
         &["metrics"],

@@ -112,6 +112,11 @@ fn fill(store: &dyn Store) {
             "probes": [{"name": NASTY, "ok": false, "critical": true, "detail": NASTY}],
         }),
     );
+    put(
+        store,
+        "terms.json",
+        &json!({"v": 1, "terms": [{"epoch": 2, "leader": "pod-y", "ended": "step down", "by": NASTY}, {"epoch": 1, "leader": "pod-x", "ended": NASTY}]}),
+    );
     let job = |id: &str, state: &str, result: &str| {
         json!({
             "id": id, "series": "web", "kind": "checks", "timeout": 1000, "ttl": 5000, "attempts": 1, "state": state,
@@ -165,6 +170,7 @@ fn nothing_in_the_store_commands_the_terminal() {
     let commands: &[(&[&str], i32, &str)] = &[
         (&["status"], 0, "since      a"),
         (&["leader"], 0, "pod-z"),
+        (&["history"], 0, "stepped down (asked by "),
         (&["health"], 7, "reason     "),
         (&["workers"], 0, "w1"),
         (&["metrics"], 0, "pod-z"),

@@ -7,6 +7,7 @@
 mod tests;
 
 pub use crate::cluster_health::health;
+pub use crate::terms::fuzzing::terms;
 
 use crate::schedules::{Problems, Rules, Schedule, Timing, read_file};
 use serde_json::Value;

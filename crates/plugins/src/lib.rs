@@ -6,4 +6,5 @@ pub mod cluster_health;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod schedules;
+pub mod terms;
 pub mod work;

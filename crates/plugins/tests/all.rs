@@ -7,3 +7,4 @@ mod notices;
 mod run_now;
 mod schedules;
 mod schedules_scale;
+mod terms;

@@ -13,6 +13,7 @@ const REFRESH_MS = 2000; // with nothing happening
 const SETTLE_MS = 150; // events come in bunches
 const HURRY_MS = 250; // never more often without an event
 const LISTS_MS = 5000;
+const TERMS_MS = 60000;
 const STALE_MS = 6000; // a page this old says so
 const BACK_OFF_MAX_MS = 10000;
 const NOTE_MS = 10000;
@@ -74,7 +75,7 @@ function draw() {
   drawLeader(now);
   drawNodes(now);
   drawStore(now);
-  drawTerms(termsOf(now), now);
+  drawTerms(termsOf(now, read.terms.body), now);
   drawFoot(now);
   tick(now, shown.at, link.state === "live");
   hints();
@@ -113,6 +114,7 @@ const read = {
   jobs: { path: jobsQuery, draw: (body, at) => drawJobs(body, at) },
   out: { path: () => "/v1/jobs?limit=300&state=dispatched,acked,running" },
   undone: { path: () => "/v1/jobs?limit=50&state=failed,timed_out,lost,expired" },
+  terms: { path: () => "/v1/terms?limit=200", draw: (body) => shown.overview && drawTerms(termsOf(shown.overview, body), shown.overview) },
   workers: { path: () => "/v1/workers", draw: (body, at) => drawWorkers(body, at, read.out.body) },
 };
 
@@ -130,9 +132,12 @@ let listing = 0;
 async function lists() {
   clearTimeout(listing);
   if (document.hidden) return;
-  await Promise.all([readOne(read.out), readOne(read.undone)]);
+  // Terms change with the epoch; and now and then somebody learns why one ended.
+  const { body: terms, at } = read.terms;
+  const told = terms && shown.overview && terms.epoch >= shown.overview.epoch && Date.now() - at < TERMS_MS;
+  await Promise.all([readOne(read.out), readOne(read.undone), told ? null : readOne(read.terms)]);
   await Promise.all([readOne(read.queues), readOne(read.schedules), readOne(read.jobs), readOne(read.workers)]);
-  noteStored(termsOf(shown.overview), read.undone.body ? read.undone.body.jobs : []);
+  noteStored(termsOf(shown.overview, read.terms.body), read.undone.body ? read.undone.body.jobs : []);
   hints();
   clearTimeout(listing);
   listing = setTimeout(lists, isUntouched() ? UNTOUCHED_AGE_S * 1000 : LISTS_MS);

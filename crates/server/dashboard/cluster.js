@@ -15,18 +15,25 @@ export function noteContention(overview) {
   if (marks.length > 100) marks.shift();
 }
 
-/** The terms that this node has seen, the oldest first. */
-export function termsOf(now) {
-  const terms = now.history.map(({ epoch, node, from, until, reason }) => ({ epoch, leader: node, from, until, why: reason }));
-  return terms.map((term) => ({ ...term, leads: !term.until && Boolean(now.leader) && now.leader.epoch === term.epoch }));
+/** The cluster's terms, the oldest first: those on the store, and what this node has seen since, or instead if they cannot be read. */
+export function termsOf(now, stored) {
+  const terms = new Map(now.history.map(({ epoch, node, from, until, reason }) => [epoch, { epoch, leader: node, from, until, ended: reason, why: reason }]));
+  for (const { epoch, leader, from, until, ended, why } of stored ? stored.terms : []) {
+    const seen = terms.get(epoch) ?? {};
+    const end = ended ? { until, ended, why } : { until: seen.until, ended: seen.ended, why: seen.why };
+    terms.set(epoch, { epoch, leader, from: from ?? seen.from, ...end });
+  }
+  const all = [...terms.values()].sort((a, b) => a.epoch - b.epoch);
+  return all.map((term) => ({ ...term, leads: !term.ended && !term.until && Boolean(now.leader) && now.leader.epoch === term.epoch }));
 }
 
 export function drawTerms(terms, now) {
   const end = Date.parse(now.time);
-  put("timeline", terms.length ? timeline(terms, end, span, wide("timeline"), clock) : null);
+  const dated = terms.filter((term) => term.from);
+  put("timeline", dated.length ? timeline(dated, end, span, wide("timeline"), clock) : null);
   const rows = terms.slice(-8).reverse().map((term) => {
-    const until = term.until ? Date.parse(term.until) : end;
-    const state = term.leads ? pill("leads") : term.until ? (term.why ?? "replaced") : pill("silent");
+    const until = term.until ? Date.parse(term.until) : term.leads ? end : NaN;
+    const state = term.leads ? pill("leads") : term.ended || term.until ? (term.why ?? "replaced") : pill("silent");
     return row(term.epoch, term.leader, state, String(term.epoch), when(term.from), term.until ? when(term.until) : "–", duration(until - Date.parse(term.from)));
   });
   fill("terms", rows, "Nobody has led yet.");

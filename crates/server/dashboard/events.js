@@ -52,7 +52,7 @@ export function noteEvent(name, data) {
 export function noteStored(terms, jobs) {
   const epochs = new Set(seen.filter((event) => event.kind === "leader:changed" || event.kind === "became_leader").map((event) => event.epoch));
   const told = new Set(seen.filter((event) => event.job).map((event) => event.job));
-  const changes = terms.filter((term) => !epochs.has(term.epoch)).map((term) =>
+  const changes = terms.filter((term) => term.from && !epochs.has(term.epoch)).map((term) =>
     ({ kind: "leader:changed", level: 1, at: Date.parse(term.from), time: term.from, words: `epoch ${term.epoch} · newLeader ${term.leader}` }));
   const wrong = jobs.filter((job) => job.ended && !told.has(job.id) && ["failed", "timed_out", "lost", "expired"].includes(job.state)).map((job) => {
     const kind = job.state === "expired" ? "job_expired" : "job_failed";

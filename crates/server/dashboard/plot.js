@@ -15,7 +15,7 @@ function titled(element, words) {
 }
 
 /** Endings that a leader did not choose. */
-const CALM = ["shutdown", "step down", "replaced"];
+const CALM = ["shutdown", "step down", "handed over", "replaced", "unknown"];
 
 /** Who led when, by `label` of a time; hatched where nobody did. Terms are given oldest first. */
 export function timeline(terms, now, spanSeconds, width, label) {
@@ -33,22 +33,24 @@ export function timeline(terms, now, spanSeconds, width, label) {
     svg.append(titled(gap, `nobody led for ${((end - begin) / 1000).toFixed(1)} s`));
   };
   let before = null;
-  for (const term of terms) {
+  terms.forEach((term, place) => {
     const begin = Date.parse(term.from);
-    const end = term.until ? Date.parse(term.until) : now;
+    // Of a term without an end it is only known that the next one came after it.
+    const next = terms[place + 1];
+    const end = term.until ? Date.parse(term.until) : next ? Date.parse(next.from) : now;
     if (before !== null) nobody(before, begin);
     before = end;
-    if (end < from) continue;
+    if (end < from) return;
     const [left, wide] = [x(begin), Math.max(2, x(end) - x(begin))];
     const block = shape("rect", { class: term.leads ? "term now" : "term", x: left, y: 10, width: wide, height: bar });
     const led = ((end - begin) / 1000).toFixed(1);
     svg.append(titled(block, `epoch ${term.epoch}: ${term.leader}, ${led} s${term.leads ? ", leads" : `, ended: ${term.why ?? "replaced"}`}`));
-    if (term.until && !CALM.includes(term.why ?? "replaced")) svg.append(shape("rect", { class: "broke", x: left + wide - 2.5, y: 10, width: 2.5, height: bar }));
+    if (term.until && !CALM.includes(term.ended ?? "replaced")) svg.append(shape("rect", { class: "broke", x: left + wide - 2.5, y: 10, width: 2.5, height: bar }));
     const words = `${term.epoch} ${term.leader}`;
     const room = wide - 8;
     if (room > words.length * 7) svg.append(shape("text", { class: term.leads ? "in now" : "in", x: left + 6, y: 10 + bar / 2 + 4 }, words));
     else if (room > String(term.epoch).length * 7) svg.append(shape("text", { class: term.leads ? "in now" : "in", x: left + 5, y: 10 + bar / 2 + 4 }, String(term.epoch)));
-  }
+  });
   nobody(before, now);
   svg.append(shape("line", { class: "axis", x1: 0, x2: width, y1: 52, y2: 52 }));
   for (const share of width < 560 ? [0, 1] : width < 900 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) {

@@ -15,7 +15,7 @@ const SILENT: &str = "silent";
 /// One term of a leader, as this process saw it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Term {
+pub struct SeenTerm {
     /// The epoch.
     pub epoch: u64,
     /// Who led.
@@ -38,7 +38,7 @@ pub(crate) struct StoreTrouble {
 /// The terms, oldest first, and what is wrong with the store.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct History {
-    pub(crate) terms: VecDeque<Term>,
+    pub(crate) terms: VecDeque<SeenTerm>,
     pub(crate) store_trouble: Option<StoreTrouble>,
 }
 
@@ -77,7 +77,13 @@ impl History {
         if let Some(last) = self.terms.back_mut() {
             last.until.get_or_insert(time.clone());
         }
-        self.terms.push_back(Term { epoch, node: node.to_owned(), from: time, until: None, reason: None });
+        self.terms.push_back(SeenTerm {
+            epoch,
+            node: node.to_owned(),
+            from: time,
+            until: None,
+            reason: None,
+        });
         if self.terms.len() > TERMS {
             self.terms.pop_front();
         }
@@ -85,7 +91,7 @@ impl History {
 
     /// The leader of the last term has fallen silent, or has turned up again.
     fn silent(&mut self, node: &str, since: Option<String>) {
-        let known = |last: &&mut Term| {
+        let known = |last: &&mut SeenTerm| {
             last.node == node && (last.until.is_none() || last.reason.as_deref() == Some(SILENT))
         };
         if let Some(last) = self.terms.back_mut().filter(known) {

@@ -52,7 +52,7 @@ mod store_reads;
 
 pub use extract::ClientAddress;
 pub use headline::{Headline, Tone};
-pub use history::Term;
+pub use history::SeenTerm;
 pub use http_jobs::JobGiven;
 pub use http_workers::Membership;
 pub use openapi::{document, route_names};

@@ -9,7 +9,7 @@ use parts::{store, workers};
 
 use crate::cached::Aged;
 use crate::headline::{Facts, Headline, LeaderFacts};
-use crate::history::Term;
+use crate::history::SeenTerm;
 use crate::problem::Answer;
 use crate::state::{Shared, role_name};
 use crate::store_reads::Cluster;
@@ -69,7 +69,7 @@ pub struct Overview {
     /// The jobs; none if the store has not said yet.
     pub jobs: Option<JobsView>,
     /// Who led, as this process saw it, the oldest first; at most 100 terms.
-    pub history: Vec<Term>,
+    pub history: Vec<SeenTerm>,
     /// The id of the newest event; a stream may begin after it.
     pub last_event_id: Option<String>,
     /// What could not be told, and why.

@@ -22,6 +22,7 @@ use tenure::worker::WorkerList;
 use tenure_plugins::checks::Health;
 use tenure_plugins::cluster_health::HealthView;
 use tenure_plugins::schedules::{JobInfo, JobRow, Schedules};
+use tenure_plugins::terms::TermsView;
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
@@ -113,6 +114,7 @@ pub(crate) struct StoreReads {
     schedules: Cached<Serialized<ScheduleFacts>>,
     jobs: Cached<JobFacts>,
     figures: Cached<ClusterMetrics>,
+    terms: Cached<TermsView>,
 }
 
 impl StoreReads {
@@ -128,6 +130,7 @@ impl StoreReads {
             schedules: Cached::new(fresh, per_request),
             jobs: Cached::new(fresh, per_request),
             figures: Cached::new(fresh * FIGURES_KEPT, per_request * FIGURES_KEPT),
+            terms: Cached::new(fresh, per_request),
         }
     }
 
@@ -143,6 +146,19 @@ impl StoreReads {
         self.cluster
             .get_within(most, &self.store.runtime, || counted(&self.store, move |store| cluster(store, node)))
             .await
+    }
+
+    /// Who led, and why each term ended.
+    pub(crate) async fn terms(&self) -> Answer<Aged<TermsView>> {
+        // A newer epoch seen by this node makes what was read before stale.
+        let epoch = self.node.leadership().borrow().epoch;
+        if self.terms.last().is_some_and(|last| last.value.epoch < epoch) {
+            self.terms.stale();
+        }
+        let read = |store: StoreAccess| async move {
+            Answer::Ok(TermsView::read_from(&store.lanes, &store.namespace).await?)
+        };
+        self.terms.get(&self.store.runtime, || counted(&self.store, read)).await
     }
 
     pub(crate) async fn workers(&self) -> Answer<Aged<Serialized<WorkerList>>> {

@@ -162,6 +162,7 @@ async fn the_documents_of_a_busy_cluster_are_as_described() {
     assert_eq!(get("/v1/schedules/web").await["jobs"].as_array().map(Vec::len), Some(3));
     assert_eq!(get("/v1/jobs/web.run.told").await["namespace"], "test");
     assert_eq!(get("/v1/overview").await["workers"]["list"][0]["workerId"], "w1");
+    assert_eq!(get("/v1/terms").await["terms"][0]["leader"], "pod-a");
     for path in ["/v1/leader", "/v1/metrics", "/v1/config"] {
         get(path).await;
     }

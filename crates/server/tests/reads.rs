@@ -4,7 +4,10 @@ use crate::common::{Site, options, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::event::EventKind;
+use tenure::process::Supervisor;
 use tenure::settings::Preset;
+use tenure::store::{Condition, Store};
+use tenure_plugins::cluster_health::ClusterHealth;
 
 #[tokio::test(start_paused = true)]
 async fn the_leader_is_told_from_memory_under_its_names() {
@@ -100,6 +103,7 @@ async fn clients_cannot_make_the_node_ask_the_store_more_than_so_often() {
         "/v1/nodes",
         "/v1/workers",
         "/v1/health/cluster",
+        "/v1/terms",
         "/v1/schedules",
         "/v1/jobs",
         "/v1/jobs/none",
@@ -114,9 +118,59 @@ async fn clients_cannot_make_the_node_ask_the_store_more_than_so_often() {
     }
     let loud = (site.meter.snapshot() - before).requests();
     let caused = loud.saturating_sub(quiet);
-    // Four documents at 4 a second, searches at 16, and the bucket: 25 a second and 100 at once.
-    assert!(caused <= (4 * 4 + 16 + 25) * 60 + 100, "{caused} requests in a minute");
+    // Four documents at 4 a second, the terms less than once, searches at 16, and the bucket: 25 a second and 100 at once.
+    assert!(caused <= (4 * 4 + 1 + 16 + 25) * 60 + 100, "{caused} requests in a minute");
     assert!(caused > 100, "the test asks at all: {caused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hi3_terms_are_told_over_http_and_outlive_the_node_that_saw_them() {
+    let mut a = Site::new().await;
+    let c = Site::on(a.store.clone(), a.clock.clone(), "pod-c", options(), |settings| settings).await;
+    let health =
+        [&a, &c].map(|site| Supervisor::new([ClusterHealth::new(&site.node).process()]).run(&site.node));
+    sleep_ms(20_000).await;
+    a.post("/v1/step-down", json!({})).await.is(202);
+    a.event(|kind| matches!(kind, EventKind::LostLeadership { vacated: true, .. })).await;
+    sleep_ms(20_000).await;
+    let told = c.get("/v1/terms").await.is(200).json();
+    assert_eq!((&told["namespace"], &told["epoch"]), (&json!("test"), &json!(2)), "{told}");
+    let (now, before) = (&told["terms"][0], &told["terms"][1]);
+    assert_eq!((&now["leader"], &now["leads"], now.get("ended")), (&json!("pod-c"), &json!(true), None));
+    assert_eq!(
+        (&before["leader"], &before["leads"], &before["ended"]),
+        (&json!("pod-a"), &json!(false), &json!("step down"))
+    );
+    assert_eq!(before["why"], "stepped down (asked by a client over HTTP, through node pod-a)");
+
+    // A node that has seen none of it.
+    let d = Site::on(a.store.clone(), a.clock.clone(), "pod-d", options(), |settings| settings).await;
+    sleep_ms(10_000).await;
+    assert_eq!(d.get("/v1/terms").await.is(200).json(), told);
+    assert_eq!(d.get("/v1/terms?limit=1").await.is(200).json()["terms"].as_array().map(Vec::len), Some(1));
+    for wrong in ["limit=0", "limit=1001", "limit=x", "epoch=1"] {
+        d.get(&format!("/v1/terms?{wrong}")).await.problem(400, "malformed");
+    }
+    // A newer epoch is shown at once, however young what was read before is.
+    c.get("/v1/terms").await.is(200);
+    c.node.step_down().await.expect("it leads");
+    sleep_ms(10_000).await;
+    let epoch = d.node.leadership().borrow().epoch;
+    assert!(epoch > 2);
+    assert_eq!(d.get("/v1/terms").await.is(200).json()["epoch"], epoch);
+
+    d.link.cut(true);
+    sleep_ms(10_000).await;
+    d.get("/v1/terms").await.problem(503, "store");
+    drop(health);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hi3_terms_that_cannot_be_read_are_named() {
+    let site = Site::new().await;
+    site.store.put("plg_coordinator_global/test/terms.json", "[]".into(), Condition::Any).await;
+    let problem = site.get("/v1/terms").await.problem(503, "unreadable").json();
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("terms.json")), "{problem}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,6 +161,9 @@ const LISTS: [&str; 6] = [
     "/v1/workers",
 ];
 
+/// And when a term is new, or this old.
+const TERMS: (&str, u64) = ("/v1/terms?limit=200", 60);
+
 /// How long the page is open in the test.
 const MINUTES: u64 = 15;
 
@@ -176,6 +179,9 @@ async fn caused(site: &Site, overview: &str, lists_every_s: u64) -> (u64, u64) {
         }
         if second % lists_every_s == 0 {
             futures::future::join_all(LISTS.map(|path| site.get(path))).await;
+        }
+        if second % TERMS.1 == 0 {
+            site.get(TERMS.0).await.is(200);
         }
         sleep_ms(1000).await;
     }

@@ -6,6 +6,7 @@
 //! - [`Status`] says who leads, whether it was seen alive, and which nodes there are. [`SeatHolder`] is one read.
 //! - [`Namespaces`] lists what a store holds.
 //! - [`request_step_down`] asks the leader to hand over, and [`hand_over`] waits for the outcome.
+//! - [`Term`] is one term of a leader; [`SeatTerms`] is what the seat says about the last two.
 //! - [`forget_node`] removes the presence of a node that is gone.
 //!
 //! An [`Election`] is usually named by its namespace; plugins, locks and commands have elections of their own beside it.
@@ -46,3 +47,4 @@ pub use crate::keys::Election;
 pub use crate::namespaces::{NamespaceSummary, Namespaces};
 pub use crate::status::{LeaderStatus, NodeStatus, SeatHolder, Status, WATCH_MAX};
 pub use crate::step_down::{AskedLeader, HandOver, StepDownAnswer, hand_over, request_step_down};
+pub use crate::terms::{SeatTerms, Term, TermEnd};

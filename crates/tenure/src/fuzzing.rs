@@ -22,7 +22,7 @@ use crate::settings::{FIELDS, Loader, Settings};
 use crate::wire::{DETAIL_MAX_CHARS, DOCUMENT_MAX_BYTES, to_bytes};
 use crate::workers::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};
 use serde_json::{Map, Value};
-use tenure_core::{Epoch, Holder, Incarnation, Nonce, Seat, WORKERS_MAX};
+use tenure_core::{Epoch, Holder, Incarnation, Nonce, Seat, SeatState, WORKERS_MAX};
 use tenure_store::{BODY_MAX_BYTES, StoreUrl};
 
 /// Longest line about one value, whatever the value was.
@@ -98,7 +98,22 @@ pub fn seat(body: &[u8]) -> bool {
         assert_kept(&before, &after, &changing);
         assert_kept(&before["holder"], &after["holder"], &["incarnation"]);
     }
-    assert_eq!(SeatDocument::parse(&rewritten.to_bytes()).map(|(_, record)| record), Ok(renewed));
+    assert_eq!(SeatDocument::parse(&rewritten.to_bytes()).map(|(_, record)| record), Ok(renewed.clone()));
+    let terms = document.seat_terms();
+    assert_eq!(terms.current.epoch, record.epoch.0);
+    assert!(terms.former.iter().all(|former| former.epoch < record.epoch.0 && former.why().is_some()));
+    if let Some(next) = record.epoch.next() {
+        let claim = Seat { epoch: next, state: SeatState::Held, step_down: false, ..record.clone() };
+        let claimed =
+            SeatDocument::new(&claim, Some(&document), "2026-01-01T00:00:00Z".to_owned(), Map::new(), None);
+        let claimed = claimed.claimed_from(&document, Some(renewed.renewals));
+        assert_eq!(SeatDocument::parse(&claimed.to_bytes()).map(|(_, record)| record), Ok(claim));
+        let former = claimed.seat_terms().former;
+        assert!(former.len() <= 4);
+        // There may be no room.
+        let newest = former.first().map(|former| (former.epoch, former.ended.is_some()));
+        assert!(newest.is_none_or(|newest| newest == (record.epoch.0, true)));
+    }
     let marked = document.marked(record.nonce, "me", "later".to_owned());
     assert!(SeatDocument::parse(&marked.to_bytes()).is_ok());
     true

@@ -80,6 +80,7 @@ pub mod shell;
 mod status;
 mod step_down;
 mod telemetry;
+mod terms;
 #[cfg(feature = "explore")]
 mod watcher;
 mod wire;

@@ -40,6 +40,7 @@ fn typed() -> impl Strategy<Value = Vec<String>> {
         vec!["lock", "ls"],
         vec!["run", "--", "true"],
         vec!["status"],
+        vec!["history"],
         vec!["watch"],
         vec!["leader"],
         vec!["step-down"],

@@ -9,7 +9,8 @@ use std::time::SystemTime;
 #[command(
     after_help = "Newest first. A job is listed within seconds of its end, a failed one at once, and for `jobRetention` (7 days). Costs \
 at most 5 reads, however many jobs there are.\n\
-A page of a narrow search can be short and go on all the same: the last line says how."
+A page of a narrow search can be short and go on all the same: the last line says how.\n\
+`tenure history` shows the terms of leaders."
 )]
 pub(crate) struct JobHistoryArgs {
     /// Only jobs of this schedule

@@ -60,6 +60,7 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
         Verb::Lock(args) => Some(&args.kept.settings),
         Verb::Once(args) => Some(&args.kept.settings),
         Verb::Status(args) => Some(&args.settings),
+        Verb::History(args) => Some(&args.settings),
         Verb::Watch(args) => Some(&args.settings),
         Verb::Token(args) => Some(&args.settings),
         Verb::Health(args) => Some(&args.settings),

@@ -8,6 +8,7 @@ use super::probe::{Probe, run_all};
 use super::workers::workers_health;
 use super::{Channels, ClusterHealth, HealthEvent, HealthOptions};
 use crate::schedules::RunnerView;
+use crate::terms;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,10 +71,18 @@ impl HealthProcess {
     /// Runs until it is told to stop.
     pub(super) async fn run(mut self) -> Result<(), LeadershipEnded> {
         let (stop, channels) = (self.context.cancellation(), self.channels.clone());
+        let (node, context) = (self.node.clone(), self.context.clone());
+        // Beside the process, which must not wait for it: it outlives the term, and holds no guard.
+        tokio::spawn(terms::last_words(node.clone(), node.events(), context.epoch()));
+        let kept = async {
+            terms::keep(&node, &context).await;
+            std::future::pending().await
+        };
         let ended = tokio::select! {
             biased;
             () = stop.cancelled() => Ok(()),
             ended = self.work() => ended,
+            ended = kept => ended,
         };
         channels.published.send_replace(None);
         ended

@@ -10,7 +10,8 @@ use std::path::Path;
 
 type Check = fn(&[u8]) -> bool;
 
-const CHECKS: [(&str, Check); 3] = [("health", health), ("schedule", schedule), ("apply", apply)];
+const CHECKS: [(&str, Check); 4] =
+    [("health", health), ("terms", terms), ("schedule", schedule), ("apply", apply)];
 
 /// The seeds of a check, sorted by name.
 fn seeds(name: &str) -> Vec<Vec<u8>> {

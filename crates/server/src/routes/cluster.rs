@@ -19,6 +19,7 @@ use tenure::admin::{HandOver, Status, StepDownAnswer, hand_over, request_step_do
 use tenure::fence::EPOCH_MAX;
 use tenure::metrics::Metrics;
 use tenure_plugins::cluster_health::HealthView;
+use tenure_plugins::terms::{TERMS_MAX, TermsView};
 use utoipa::{IntoParams, ToSchema};
 
 /// The oldest document that a client may be content with.
@@ -91,6 +92,33 @@ pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
     let found = state.store_reads.cluster(FRESH).await?;
     let body = bytes_of(found.value.health.as_ref().map_err(Clone::clone)?);
     Ok(aged(&found, body))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TermsQuery {
+    /// At most so many, 1 to 1,000. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// The terms of leaders, the newest first, as `tenure history --json` has them; a few seconds old
+///
+/// Finished jobs are at `/v1/history`.
+#[utoipa::path(get, path = "/v1/terms", tag = "cluster", params(TermsQuery), responses((status = 200, description = "`terms`, each with `epoch`, `leader`, `from`, `until`, `ended` and, in words, `why`; Age says how old", body = TermsView)))]
+pub(crate) async fn terms(
+    State(state): State<Shared>,
+    Params(query): Params<TermsQuery>,
+) -> Answer<Response> {
+    let limit = query.limit.unwrap_or(100);
+    if !(1..=TERMS_MAX).contains(&limit) {
+        return Err(Problem::malformed(format!("limit = {limit}: must be 1 to {TERMS_MAX}")));
+    }
+    let found = state.store_reads.terms().await?;
+    let TermsView { namespace, epoch, terms } = &*found.value;
+    let terms = terms.iter().take(limit).cloned().collect();
+    Ok(aged(&found, bytes_of(&TermsView { namespace: namespace.clone(), epoch: *epoch, terms })))
 }
 
 /// What this node runs by, and where each value came from; no secrets
@@ -249,7 +277,7 @@ pub(crate) async fn step_down(
     }
     state.rate_limit.take(5.0 + (ask.wait_ms / 200) as f64)?;
     state.step_downs.take()?;
-    let (store, by) = (state.store.clone(), format!("over HTTP, through node {}", state.node.id()));
+    let (store, by) = (state.store.clone(), format!("a client over HTTP, through node {}", state.node.id()));
     let asked = state.on_node(async move {
         let answer = request_step_down(&store.lanes, &store.namespace, &by).await?;
         let asked = match answer {

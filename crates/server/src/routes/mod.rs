@@ -32,6 +32,7 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::metrics))
         .routes(routes!(cluster::health))
+        .routes(routes!(cluster::terms))
         .routes(routes!(cluster::config))
         .routes(routes!(cluster::events))
         .routes(routes!(cluster::fence))

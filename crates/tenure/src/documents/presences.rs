@@ -56,8 +56,13 @@ impl Presence {
 }
 
 impl Documents {
-    fn keys(&self) -> Keys {
+    pub(crate) fn keys(&self) -> Keys {
         Keys::below(&self.root)
+    }
+
+    /// The present time on the store's own clock, if it tells.
+    pub(crate) fn store_now(&self) -> Option<StoreTime> {
+        self.store.now()
     }
 
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Object>, Error> {

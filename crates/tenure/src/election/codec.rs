@@ -1,6 +1,7 @@
 //! What an election has on the store, as JSON: the seat and the presences of nodes.
 
 use crate::metrics::Metrics;
+use crate::terms::{SeatTerms, Term, TermEnd, asked_by, to_ms};
 use crate::wire::{
     DOCUMENT_MAX_BYTES, FieldRule, SOFTWARE, Unreadable, VERSION, field_error, fields_of, id, incarnation,
     nonce, nonce_text, parse, to_bytes, told,
@@ -14,6 +15,9 @@ const EXPIRY_MAX_MS: u64 = 100 * 24 * 3600 * 1000;
 
 /// Most renewals; a higher number on the store is corrupt.
 pub(crate) const RENEWALS_MAX: u64 = u64::MAX / 2;
+
+/// A longer silence is no time that a calendar can show.
+const SILENT_MAX_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
 /// `seat.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -44,6 +48,12 @@ pub(crate) struct SeatDocument {
     /// nothing in this field may cost the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deposed: Option<Value>,
+    /// Why a vacant seat was vacated. Read like `deposed`, and for people too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    vacated: Option<Value>,
+    /// The terms before this one, the newest first, as the holder found them when it claimed. Read like `deposed`, and for people too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former: Option<Value>,
     /// When the object was written, by the store's clock; `None` unless it was read.
     #[serde(skip)]
     pub(crate) modified_ms: Option<u64>,
@@ -60,6 +70,20 @@ pub(crate) struct Deposed {
     /// When it was declared dead, by the store's clock. Anything it wrote after that shows that it is alive.
     pub(crate) at: u64,
 }
+
+/// Why a holder gave the seat up.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Vacated {
+    why: TermEnd,
+    /// By its wall clock.
+    at: String,
+    /// Who asked it to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+}
+
+/// Most former terms that are remembered: so many leaders in a row may end before they can write down who led.
+const FORMER_MAX: usize = 4;
 
 /// Most silent holders in a row that are remembered.
 const DEPOSED_MAX: usize = 8;
@@ -150,6 +174,8 @@ impl SeatDocument {
                 None => before.and_then(|before| before.snapshot.clone()),
             },
             deposed: before.and_then(|before| before.deposed_by(seat)),
+            vacated: same_tenure.and_then(|before| before.vacated.clone()),
+            former: same_tenure.and_then(|before| before.former.clone()),
             modified_ms: None,
             extra: before.map(|before| before.extra.clone()).unwrap_or_default(),
         };
@@ -182,6 +208,87 @@ impl SeatDocument {
         all.iter().take(DEPOSED_MAX).filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
     }
 
+    /// The vacant record of a holder that gave the seat up now. Whoever set the mark asked for it, unless the holder was
+    /// shut down.
+    pub(crate) fn vacated_because(
+        mut self,
+        before: &SeatDocument,
+        why: Option<TermEnd>,
+        at: String,
+    ) -> SeatDocument {
+        let mark = before.step_down.as_ref().filter(|_| before.is_marked() && why != Some(TermEnd::Shutdown));
+        let by = mark.and_then(|mark| mark.get("by")?.as_str().map(asked_by));
+        let why = why.or(mark.map(|_| TermEnd::StepDown)).unwrap_or(TermEnd::HandedOver);
+        self.vacated = serde_json::to_value(Vacated { why, at, by }).ok();
+        self.or_without_terms()
+    }
+
+    /// The record of a claim, with the term that it ends: its holder vacated the seat, or was silent for this long.
+    pub(crate) fn claimed_from(mut self, before: &SeatDocument, silent_ms: Option<u64>) -> SeatDocument {
+        let mut term = before.term();
+        if before.state == StateName::Held {
+            (term.ended, term.silent_ms) = (Some(TermEnd::Silent), silent_ms);
+            let now = self.term().from;
+            let silent =
+                silent_ms.map(|ms| jiff::SignedDuration::from_millis(ms.min(SILENT_MAX_MS).cast_signed()));
+            // By two wall clocks it could have ended before it began.
+            term.until =
+                now.zip(silent).and_then(|(now, silent)| Some(now.checked_sub(silent).ok()?.max(term.from?)));
+        }
+        let mut terms = before.former();
+        terms.insert(0, term);
+        terms.truncate(FORMER_MAX);
+        self.former = serde_json::to_value(terms).ok();
+        self.or_without_terms()
+    }
+
+    /// No room is no reason to lose the seat.
+    fn or_without_terms(mut self) -> SeatDocument {
+        if self.is_too_long() {
+            (self.vacated, self.former) = Default::default();
+        }
+        self
+    }
+
+    /// The term of the holder, or of whoever vacated it.
+    fn term(&self) -> Term {
+        let time = |text: &str| text.parse().ok().map(to_ms);
+        let vacated = self.vacated.clone().filter(|_| self.state == StateName::Vacant);
+        let vacated = vacated.and_then(|value| serde_json::from_value::<Vacated>(value).ok());
+        let unsaid = (self.state == StateName::Vacant).then_some(TermEnd::HandedOver);
+        Term {
+            epoch: self.epoch,
+            leader: self.holder.node.clone(),
+            incarnation: incarnation(&self.holder.incarnation).map(|life| life.to_string()),
+            from: self.claimed_at.as_deref().and_then(time),
+            until: vacated.as_ref().and_then(|vacated| time(&vacated.at)),
+            ended: vacated.as_ref().map(|vacated| vacated.why).or(unsaid),
+            silent_ms: None,
+            by: vacated.and_then(|vacated| vacated.by).as_deref().map(asked_by),
+        }
+    }
+
+    /// The terms before this one, as far as they can be read.
+    fn former(&self) -> Vec<Term> {
+        let all = self.former.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut below = self.epoch;
+        let read = all.iter().take(FORMER_MAX).map_while(|one| {
+            let term: Term = serde_json::from_value(one.clone()).ok()?;
+            let fits = term.ended.is_some() && term.epoch < std::mem::replace(&mut below, term.epoch);
+            fits.then_some(term)
+        });
+        read.collect()
+    }
+
+    /// What it says about terms.
+    pub(crate) fn seat_terms(&self) -> SeatTerms {
+        SeatTerms { current: self.term(), former: self.former(), silent: None }
+    }
+
+    pub(crate) fn expiry_ms(&self) -> u64 {
+        self.lease_expiry
+    }
+
     fn is_too_long(&self) -> bool {
         self.to_bytes().len() > DOCUMENT_MAX_BYTES
     }
@@ -193,6 +300,7 @@ impl SeatDocument {
         if document.is_too_long() {
             (document.extra, document.settings, document.holder.extra) = Default::default();
             (document.claimed_at, document.snapshot, document.deposed) = Default::default();
+            (document.vacated, document.former) = Default::default();
         }
         document
     }
@@ -397,6 +505,92 @@ mod tests {
         for seat in [vacant, claimed] {
             assert_eq!(next(seat, Some(&read)).step_down, None);
         }
+    }
+
+    #[test]
+    fn hi3_who_vacates_says_why_and_who_claims_says_what_it_found() {
+        let at = |minute: u64| format!("2026-01-01T00:{minute:02}:00Z");
+        let next = |seat: &Seat, before: &SeatDocument, at| {
+            SeatDocument::new(seat, Some(before), at, Map::new(), None)
+        };
+        let vacant = Seat { state: SeatState::Vacant, ..seat() };
+        let claim = Seat { epoch: Epoch(17), ..seat() };
+        let nonce = Nonce { incarnation: Incarnation(0xee), sequence: 1 };
+        let marked = document().marked(nonce, "ops", at(3));
+        for (before, why, ended, by) in [
+            (document(), Some(TermEnd::Shutdown), TermEnd::Shutdown, None),
+            (document(), Some(TermEnd::StepDown), TermEnd::StepDown, None),
+            (document(), None, TermEnd::HandedOver, None),
+            (marked.clone(), None, TermEnd::StepDown, Some("ops")),
+            (marked.clone(), Some(TermEnd::StepDown), TermEnd::StepDown, Some("ops")),
+            (marked.clone(), Some(TermEnd::Shutdown), TermEnd::Shutdown, None),
+        ] {
+            let left = next(&vacant, &before, at(5)).vacated_because(&before, why, at(5));
+            let term = left.seat_terms().current;
+            assert_eq!((term.ended, term.by.as_deref()), (Some(ended), by));
+            assert_eq!((term.epoch, term.led_for().map(|led| led.as_secs())), (16, Some(300)));
+            let claimed = next(&claim, &left, at(6)).claimed_from(&left, Some(1));
+            assert_eq!(claimed.seat_terms().former, [term.clone()], "as it was said");
+            let renewed = next(&Seat { renewals: 4, ..claim.clone() }, &claimed, at(7));
+            assert_eq!(renewed.seat_terms().former, [term], "and kept");
+            assert_eq!(renewed.vacated, None);
+        }
+        for (silent_ms, led_s) in [(Some(10_000), Some(350)), (Some(u64::MAX), Some(0)), (None, None)] {
+            let claimed = next(&claim, &document(), at(6)).claimed_from(&document(), silent_ms);
+            let former = claimed.seat_terms().former.swap_remove(0);
+            assert_eq!((former.ended, former.silent_ms), (Some(TermEnd::Silent), silent_ms));
+            assert_eq!(former.led_for().map(|led| led.as_secs()), led_s);
+        }
+    }
+
+    #[test]
+    fn hi3_the_seat_remembers_the_last_four_terms() {
+        let mut before = document();
+        for epoch in 17..=23 {
+            let claim = Seat { epoch: Epoch(epoch), ..seat() };
+            let claimed = SeatDocument::new(&claim, Some(&before), "later".to_owned(), Map::new(), None);
+            before = claimed.claimed_from(&before, Some(epoch));
+            let former: Vec<(u64, Option<u64>)> =
+                before.seat_terms().former.iter().map(|term| (term.epoch, term.silent_ms)).collect();
+            let wanted: Vec<(u64, Option<u64>)> =
+                (16..epoch).rev().take(4).map(|former| (former, Some(former + 1))).collect();
+            assert_eq!(former, wanted);
+        }
+    }
+
+    #[test]
+    fn hi3_nothing_that_is_said_of_terms_costs_the_seat() {
+        let nonsense = [
+            Value::from(7),
+            serde_json::json!({"why": 1, "at": 2}),
+            // One that goes on, or is no former one.
+            serde_json::json!([{"epoch": 15, "leader": "pod-a"}]),
+            serde_json::json!([{"epoch": 16, "leader": "pod-a", "ended": "shutdown"}]),
+            serde_json::json!([{"epoch": 99, "leader": "pod-a", "ended": "shutdown"}]),
+        ];
+        for value in nonsense {
+            let mut body: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
+            (body["former"], body["vacated"], body["claimedAt"]) =
+                (value.clone(), value.clone(), "soon".into());
+            let (read, record) =
+                SeatDocument::parse(body.to_string().as_bytes()).expect("a seat all the same");
+            assert_eq!(record, seat(), "{value}");
+            let terms = read.seat_terms();
+            assert_eq!(
+                (terms.former, terms.current.from, terms.current.ended),
+                (Vec::new(), None, None),
+                "{value}"
+            );
+        }
+        // Other people's fields have all the room.
+        let mut body: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
+        body["later"] = "x".repeat(DOCUMENT_MAX_BYTES - body.to_string().len() - 100).into();
+        let (full, _) = SeatDocument::parse(body.to_string().as_bytes()).expect("still ours");
+        let claim = Seat { epoch: Epoch(17), ..seat() };
+        let claimed = SeatDocument::new(&claim, Some(&full), "later".to_owned(), Map::new(), None);
+        let claimed = claimed.claimed_from(&full, Some(u64::MAX));
+        assert!(claimed.to_bytes().len() <= DOCUMENT_MAX_BYTES);
+        assert_eq!((claimed.former.is_none(), claimed.extra.len()), (true, 1));
     }
 
     #[test]

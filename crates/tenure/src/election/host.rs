@@ -8,6 +8,7 @@ use crate::guard::{LeaderGuard, Leadership};
 use crate::mutant::DriverMutant;
 use crate::settings::Settings;
 use crate::shell::{Commands, Happening, Host};
+use crate::terms::TermEnd;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -236,7 +237,10 @@ impl ElectionHost {
     fn on_command(&mut self, command: Option<Command>) -> Option<Input> {
         match command {
             // Nobody holds the node any more: leave in order.
-            Some(Command::Stop) | None => Some(Input::Stop),
+            Some(Command::Stop) | None => {
+                self.store.leaving(Some(TermEnd::Shutdown));
+                Some(Input::Stop)
+            }
             Some(Command::StepDown(reply)) => self.may_step_down(reply).then_some(Input::StepDown),
             Some(Command::StandAside(hold_ms, reply)) => {
                 self.may_step_down(reply).then_some(Input::StandAside { hold_ms })
@@ -249,6 +253,7 @@ impl ElectionHost {
     fn may_step_down(&mut self, reply: oneshot::Sender<bool>) -> bool {
         let leads = matches!(self.outputs.leadership.borrow().role, Some(Role::Leader | Role::Draining));
         if leads {
+            self.store.leaving(Some(TermEnd::StepDown));
             self.step_downs.push(reply);
         } else {
             let _ = reply.send(false);
@@ -345,6 +350,7 @@ impl ElectionHost {
                 for reply in self.step_downs.drain(..) {
                     let _ = reply.send(true);
                 }
+                self.store.leaving(None);
                 (
                     epoch,
                     EventKind::LostLeadership {

@@ -5,6 +5,7 @@ use crate::election::codec::SeatDocument;
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::settings::Settings;
+use crate::terms::TermEnd;
 use crate::workers::SnapshotPointers;
 use serde_json::Map;
 use std::sync::Arc;
@@ -97,7 +98,9 @@ impl SeatReader {
             let there = found.filter(|there| there.seat.nonce == nonce).ok_or(None)?;
             let seat = Seat { state: SeatState::Vacant, ..there.seat.clone() };
             let now = format!("{:.3}", jiff::Timestamp::now());
-            let document = SeatDocument::new(&seat, Some(&there.document), now, Map::new(), None);
+            let before = &there.document;
+            let document = SeatDocument::new(&seat, Some(before), now.clone(), Map::new(), None);
+            let document = document.vacated_because(before, Some(TermEnd::Silent), now);
             Ok::<_, Option<Error>>(Some(SeatBody { document, seat }))
         };
         let documents = Documents::new(Arc::clone(&self.store), Arc::clone(&self.key), self.timeout);

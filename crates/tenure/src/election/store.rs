@@ -5,6 +5,7 @@ use crate::keys::Keys;
 use crate::metrics::Counters;
 use crate::mutant::DriverMutant;
 use crate::settings::Settings;
+use crate::terms::{TermEnd, silent_ms};
 use crate::wire::told;
 use crate::workers::SnapshotPointers;
 use parking_lot::Mutex;
@@ -16,7 +17,7 @@ use tenure_core::{
     Version, WriteAnswer,
 };
 use tenure_store::conformance::{Probe, probe};
-use tenure_store::{Condition, Entry, Lanes, List, Read, Trouble, TroubleKind, Write};
+use tenure_store::{Condition, Entry, Lanes, List, Read, StoreTime, Trouble, TroubleKind, Write};
 
 /// Most presences that are ranked: within one page of a list, so that a claim never waits for a second page. They come in
 /// name order, and a node beyond this many goes last anyway; compare-and-swap settles claims in any case.
@@ -46,6 +47,8 @@ pub(crate) struct SeatClient {
     document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
     /// Where the leader's settings differ from this node's.
     differences: Arc<Mutex<Vec<String>>>,
+    /// Why the seat is about to be vacated, as far as the node was told.
+    leaving: Arc<Mutex<Option<TermEnd>>>,
     /// The last trouble, so that an event can explain in words what the core only knows as a kind.
     trouble: Arc<Mutex<String>>,
 }
@@ -73,7 +76,7 @@ impl SeatClient {
         let request_timeout = settings.request_timeout;
         let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
         let shared_settings = Arc::new(settings.shared());
-        let (document, differences, trouble) = Default::default();
+        let (document, differences, leaving, trouble) = Default::default();
         SeatClient {
             lanes,
             keys,
@@ -85,6 +88,7 @@ impl SeatClient {
             pointers,
             document,
             differences,
+            leaving,
             trouble,
         }
     }
@@ -197,13 +201,37 @@ impl SeatClient {
         let now = format!("{:.3}", jiff::Timestamp::now());
         let pointer = self.pointers.wanted(seat.epoch.0);
         let settings = (*self.shared_settings).clone();
-        let document = SeatDocument::new(seat, before.as_ref(), now, settings, pointer.as_ref());
+        let document = SeatDocument::new(seat, before.as_ref(), now.clone(), settings, pointer.as_ref());
+        let document = match (&before, seat.state) {
+            (Some(before), SeatState::Vacant) => document.vacated_because(before, *self.leaving.lock(), now),
+            (Some(before), SeatState::Held) if before.epoch < seat.epoch.0 => {
+                document.claimed_from(before, self.silent_ms(before))
+            }
+            (Some(_) | None, _) => document,
+        };
         let answer = self.lanes.lease.put(&self.keys.seat(), document.to_bytes().into(), condition).await;
         let answer = self.write_answer(answer);
         if let WriteAnswer::Won(version) = &answer {
             self.remember(version.clone(), document);
         }
         answer
+    }
+
+    /// How long the holder of this record has been silent: by this node's clock if it has watched it for as long as it takes, else
+    /// by the store's.
+    fn silent_ms(&self, before: &SeatDocument) -> Option<u64> {
+        let watched_ms = self.counters.seat_age_ms();
+        let enough = watched_ms.filter(|ms| *ms >= before.expiry_ms());
+        let by_store = || silent_ms(self.lanes.lease.now(), StoreTime(before.modified_ms?));
+        enough.or_else(by_store).or(watched_ms)
+    }
+
+    /// Leadership is about to be given up, or is over (`None`). Nothing overrides a stop.
+    pub(crate) fn leaving(&self, why: Option<TermEnd>) {
+        let mut leaving = self.leaving.lock();
+        if why.is_none() || *leaving != Some(TermEnd::Shutdown) {
+            *leaving = why;
+        }
     }
 
     async fn write_presence(&self, nonce: Nonce, expect: Option<Version>) -> WriteAnswer {

@@ -166,6 +166,11 @@ impl NodeHandle {
         self.host.register(spec)
     }
 
+    /// The node's events from now on.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.reporter().events.subscribe()
+    }
+
     /// Emits something with the node's events: on its channel and in its log. The wire name gets the node's prefix.
     pub fn emit(&self, epoch: u64, event: PluginEvent) {
         self.reporter().emit(epoch, EventKind::Plugin(event));
