@@ -56,11 +56,10 @@ impl Term<'_> {
         if let Some(schedule) = &schedule {
             self.learn_end(schedule, update.state, &why(update));
         }
-        let kind = match update.state {
-            JobState::Expired => NoticeKind::Expired,
-            state if state.is_undone() => NoticeKind::Failed,
-            _ => return,
-        };
+        if !update.state.is_undone() {
+            return;
+        }
+        let kind = if update.state == JobState::Expired { NoticeKind::Expired } else { NoticeKind::Failed };
         match kind {
             NoticeKind::Expired => self.counts.expired += 1,
             NoticeKind::Failed | NoticeKind::Missed | NoticeKind::Late => self.counts.failed += 1,
@@ -172,10 +171,10 @@ impl Term<'_> {
     // ---- what is wrong now ----
 
     fn learn_end(&mut self, schedule: &ScheduleId, state: JobState, reason: &str) {
-        match state {
-            state if state.is_undone() => drop(self.failing.insert(schedule.clone(), reason.to_owned())),
-            JobState::Succeeded | JobState::Partial => drop(self.failing.remove(schedule)),
-            _ => {}
+        if state.is_undone() {
+            self.failing.insert(schedule.clone(), reason.to_owned());
+        } else if matches!(state, JobState::Succeeded | JobState::Partial) {
+            self.failing.remove(schedule);
         }
     }
 
