@@ -41,7 +41,7 @@ export function noteEvent(name, data) {
     seen.unshift({ missed: `${data.missed ?? "Some"} events are missing here: ${data.why}`, at: Date.now() });
   } else {
     const own = fields(data);
-    seen.unshift({ kind, level: levelOf(kind), at: Date.parse(data.time), time: data.time, epoch: data.epoch, words: `epoch ${data.epoch}${own ? ` · ${own}` : ""}`, job: data.job });
+    seen.unshift({ kind, level: levelOf(kind), at: Date.parse(data.time), time: data.time, epoch: data.epoch, words: `epoch ${data.epoch}${own ? ` · ${own}` : ""}`, link: data.job });
   }
   seen.length = Math.min(seen.length, KEPT);
   soon();
@@ -51,7 +51,7 @@ export function noteEvent(name, data) {
 /** Terms and jobs from the store, as far as this node's own events do not have them. */
 export function noteStored(terms, jobs) {
   const epochs = new Set(seen.filter((event) => event.kind === "leader:changed" || event.kind === "became_leader").map((event) => event.epoch));
-  const told = new Set(seen.filter((event) => event.job).map((event) => event.job));
+  const told = new Set(seen.filter((event) => event.kind === "job_failed" || event.kind === "job_expired").map((event) => event.link));
   const changes = terms.filter((term) => term.from && !epochs.has(term.epoch)).map((term) =>
     ({ kind: "leader:changed", level: 1, at: Date.parse(term.from), time: term.from, words: `epoch ${term.epoch} · newLeader ${term.leader}` }));
   const wrong = jobs.filter((job) => job.ended && !told.has(job.id) && ["failed", "timed_out", "lost", "expired"].includes(job.state)).map((job) => {
