@@ -37,7 +37,6 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use tenure::Settings;
 use tenure::settings::{FIELDS, Field, Kind, Resolved, Source};
-use tenure_plugins::schedules::Webhook;
 
 /// Coordination for clusters that own nothing but a bucket.
 #[derive(Parser)]
@@ -145,8 +144,14 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_schedules: bool,
     /// While leading, POST to this address when a job fails, expires, is missed or begins late. Give it to all nodes
-    #[arg(long, value_name = "URL", env = "TENURE_WEBHOOK", hide_env_values = true, conflicts_with = "no_schedules", value_parser = webhook)]
-    pub(crate) webhook: Option<Webhook>,
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TENURE_WEBHOOK",
+        hide_env_values = true,
+        conflicts_with = "no_schedules"
+    )]
+    pub(crate) webhook: Option<String>,
     #[command(flatten)]
     pub(crate) http: HttpArgs,
     /// Log format on stderr
@@ -159,10 +164,6 @@ pub(crate) struct RunArgs {
     /// A command to run while this node leads, with its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
-}
-
-fn webhook(url: &str) -> Result<Webhook, &'static str> {
-    Webhook::new(url)
 }
 
 #[derive(Args)]

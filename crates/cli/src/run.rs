@@ -14,7 +14,7 @@ use tenure::process::{ProcessSpec, Processes, Supervisor};
 use tenure::store::StoreUrl;
 use tenure::{Event, Leadership, Node, StopReason};
 use tenure_plugins::cluster_health::ClusterHealth;
-use tenure_plugins::schedules::{ScheduleOptions, ScheduleRunner};
+use tenure_plugins::schedules::{ScheduleOptions, ScheduleRunner, Webhook};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -32,6 +32,11 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     for spec in &specs {
         spec.validate(&settings)?;
     }
+    // Without its value: that may be a secret.
+    let webhook = args.webhook.as_deref().map(Webhook::new).transpose();
+    let webhook = webhook.map_err(|rule| Failure::usage(format!("--webhook: {rule}")))?;
+    let schedules = ScheduleOptions { webhook, ..ScheduleOptions::default() };
+    let schedules = (!args.no_schedules).then_some(schedules);
     let command = Attached::new(args.command, &args.grace, &settings)?;
     let web = Web::prepare(&args.http, &resolved, args.log)?;
     SettingsArgs::prepare_store(&resolved)?;
@@ -55,8 +60,6 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let shown = builder.events();
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
-    let schedules = ScheduleOptions { webhook: args.webhook, ..ScheduleOptions::default() };
-    let schedules = (!args.no_schedules).then_some(schedules);
     let processes = leader_only(&node, !args.no_health, schedules, process)?;
     if args.no_schedules {
         tokio::spawn(warn_of_waiting_jobs(node.leadership()));

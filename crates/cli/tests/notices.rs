@@ -99,3 +99,11 @@ fn nt1_a_failed_job_is_posted_to_the_webhook() {
     cluster.wait_log(node, "job nightly.run.one failed after 1 attempt: ");
     assert!(!cluster.log(node).contains("secret"), "the address may be a secret");
 }
+
+#[test]
+fn a_webhook_that_is_none_is_refused_without_its_value() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.tenure_on(&sandbox.sqlite("t.db"), &["run", "--webhook", "hooks.example.org/secret"]);
+    let ran = ran.assert_code(2).assert_says(&["--webhook: must be an http:// or https:// URL"]);
+    assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+}
