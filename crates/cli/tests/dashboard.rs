@@ -47,6 +47,13 @@ fn open_to_all(browser: &Browser) {
     }
 }
 
+/// Whether the table of terms says this of an end, to whoever asks for more than the word.
+fn why(begin: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('#terms [title]')].some((word) => word.title.startsWith({begin:?}))"
+    )
+}
+
 #[test]
 #[ignore = "needs chromium and chromedriver"]
 fn the_page_shows_a_failover_and_a_step_down_live() {
@@ -85,7 +92,8 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     browser.shows("leader-name", &next.node);
     browser.shows("leader-epoch", "epoch 2");
     browser.shows("terms", "pod-a");
-    browser.shows("terms", "fell silent for");
+    browser.shows("terms", "silent");
+    browser.until("for how long it was silent", &why("fell silent for "));
     // `leader_down` is said by whoever noticed it first, which may be the other one.
     browser.shows("events", &format!("previousLeader pod-a, newLeader {}", next.node));
     browser.until("two terms in the picture", "document.querySelectorAll('#timeline .term').length >= 2");
@@ -108,7 +116,7 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     assert_eq!(third.epoch(), 3);
     browser.shows("leader-name", &third.node);
     browser.shows("leader-epoch", "epoch 3");
-    browser.shows("terms", "stepped down (asked by a client over HTTP");
+    browser.until("who asked it to step down", &why("stepped down (asked by a client over HTTP"));
     browser.until(
         "no node that is gone and up",
         "![...document.querySelectorAll('#nodes tr')].some((row) => /\\bpod-a\\b/.test(row.innerText) && !/\\bdown\\b/.test(row.innerText))",

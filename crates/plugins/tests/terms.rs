@@ -78,7 +78,7 @@ struct Rig {
 
 struct Member {
     node: Node,
-    _processes: Processes,
+    processes: Option<Processes>,
     link: Faulty,
     way: Way,
 }
@@ -108,8 +108,8 @@ impl Rig {
         let builder = Node::builder(settings.build().expect("valid settings")).lanes(lanes);
         let node = builder.clock(self.clock.clone()).jitter_random(0).start().await.expect("a node");
         let health = ClusterHealth::new(&node);
-        let _processes = Supervisor::new([health.process()]).run(&node).expect("processes");
-        Member { node, _processes, link, way }
+        let processes = Some(Supervisor::new([health.process()]).run(&node).expect("processes"));
+        Member { node, processes, link, way }
     }
 
     async fn view(&self) -> TermsView {
@@ -235,7 +235,7 @@ async fn hi3_every_change_of_leader_is_in_the_list_once_with_its_reason() {
 #[tokio::test(start_paused = true)]
 async fn hi3_a_change_of_leader_costs_one_read_and_one_write_of_the_list() {
     let rig = Rig::new();
-    let (a, b) = (rig.join("pod-a").await, rig.join("pod-b").await);
+    let (a, mut b) = (rig.join("pod-a").await, rig.join("pod-b").await);
     assert_eq!(a.leads().await, 1);
     sleep_s(600).await;
     assert_eq!(*a.way.did.lock().await, ["read", "write"], "and nothing while it leads");
@@ -244,6 +244,13 @@ async fn hi3_a_change_of_leader_costs_one_read_and_one_write_of_the_list() {
     sleep_s(600).await;
     assert_eq!(*b.way.did.lock().await, ["read", "write"]);
     assert_eq!(*a.way.did.lock().await, ["read", "write"], "the seat says why it ended");
+
+    // A process that is started again in the same term has nothing to add.
+    b.processes.take().expect("processes").stop().await;
+    let again = Supervisor::new([ClusterHealth::new(&b.node).process()]).run(&b.node).expect("processes");
+    again.running("ClusterHealth").await;
+    sleep_s(60).await;
+    assert_eq!(*b.way.did.lock().await, ["read", "write", "read"]);
 }
 
 /// Its writes are on their way for minutes, and arrive when others lead.
@@ -308,6 +315,8 @@ async fn hi3_terms_of_epochs_that_cannot_be_are_dropped() {
     assert_eq!(a.leads().await, 10);
     sleep_s(5).await;
     assert_eq!(rig.terms().await[..2], ["10 pod-a leads", "9 pod-z handed over"]);
+    assert_eq!(rig.stored_epochs().await, [10, 9, 8]);
+    assert_eq!(rig.stored().await[0].get("ended"), None);
     assert!(rig.text(KEY).await.contains("\"tomorrow\":1"), "fields of a later version are kept");
 }
 
@@ -390,5 +399,6 @@ async fn hi3_leaders_that_write_nothing_down_leave_no_gap_unless_they_are_many()
     assert_eq!(rig.stored_epochs().await, [6, 5, 4, 3, 2, 1]);
     let last = ["6 pod-c leads", "5 pod-b shut down", "4 pod-b stepped down", "3 pod-b stepped down"];
     // What nobody wrote down is not known, and said.
+    assert_eq!(rig.stored().await[5]["ended"], "unknown");
     assert_eq!(rig.terms().await, [&last[..], &["2 pod-b stepped down", "1 pod-a not known"]].concat());
 }

@@ -33,7 +33,8 @@ export function drawTerms(terms, now) {
   put("timeline", dated.length ? timeline(dated, end, span, wide("timeline"), clock) : null);
   const rows = terms.slice(-8).reverse().map((term) => {
     const until = term.until ? Date.parse(term.until) : term.leads ? end : NaN;
-    const state = term.leads ? pill("leads") : term.ended || term.until ? (term.why ?? "replaced") : pill("silent");
+    const ended = make("span", { title: term.why }, term.ended ?? "replaced");
+    const state = term.leads ? pill("leads") : term.ended || term.until ? ended : pill("silent");
     return row(term.epoch, term.leader, state, String(term.epoch), when(term.from), term.until ? when(term.until) : "–", duration(until - Date.parse(term.from)));
   });
   fill("terms", rows, "Nobody has led yet.");
