@@ -156,7 +156,8 @@ fn a_job_leaves_the_ledger_before_the_history_has_it() {
 
 #[test]
 fn the_history_lets_go_of_a_job_before_its_notice_is_kept() {
-    must_fail(Mutant::NoticeForgotten, dispatcher::notices::nt1_a_leader_that_ends_anywhere_loses_no_notice);
+    let test = dispatcher::notices::nt1_the_history_hands_over_a_job_only_once_its_notice_stands;
+    must_fail(Mutant::NoticeForgotten, test);
 }
 
 #[test]

@@ -113,6 +113,25 @@ pub(crate) fn nt1_after_an_hour_it_is_given_up_and_counted() {
     assert_eq!((waiting(&driver).len(), driver.core.counts().undelivered), (0, 1));
 }
 
+#[test]
+pub(crate) fn nt1_the_history_hands_over_a_job_only_once_its_notice_stands() {
+    let mut driver = Driver::ready(config());
+    (driver.is_notified, driver.is_history) = (true, true);
+    let ids: Vec<String> = (0..9).map(|number| format!("j{number}")).collect();
+    driver.submit(2000, ids.iter().map(|id| doomed(id)).collect());
+    driver.serve();
+    for _ in 0..80 {
+        let now = driver.now + 100;
+        driver.pass_without_answers(now);
+        driver.serve_but("write notices");
+    }
+    let here = |driver: &Driver| driver.head[&()].0.jobs.len();
+    assert_eq!(here(&driver), 9, "nobody knows whether their notices stand");
+    driver.serve();
+    driver.pass(20_000);
+    assert_eq!((here(&driver), driver.delivered.len()), (0, 9));
+}
+
 /// Leaders that end anywhere: whatever of what they did reached the store, the next one tells everything.
 #[test]
 pub(crate) fn nt1_a_leader_that_ends_anywhere_loses_no_notice() {

@@ -530,11 +530,7 @@ mod tests {
             assert_eq!((term.ended, term.by.as_deref()), (Some(ended), by));
             assert_eq!((term.epoch, term.led_for().map(|led| led.as_secs())), (16, Some(300)));
             let claimed = next(&claim, &left, at(6)).claimed_from(&left, Some(1));
-<<<<<<< HEAD:crates/tenure/src/election/codec.rs
-            assert_eq!(*claimed.seat_terms().former, *std::slice::from_ref(&term), "as it was said");
-=======
             assert_eq!(claimed.seat_terms().former, std::slice::from_ref(&term), "as it was said");
->>>>>>> terms:crates/tenure/src/election/documents.rs
             let renewed = next(&Seat { renewals: 4, ..claim.clone() }, &claimed, at(7));
             assert_eq!(renewed.seat_terms().former, [term], "and kept");
             assert_eq!(renewed.vacated, None);
