@@ -136,10 +136,11 @@ pub(crate) struct ExportArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Its jobs do one of: -- COMMAND, --http, --kind, --check. A command needs an agent with --allow-command.\n\
+    after_help = "Its jobs do one of: -- COMMAND (needs an agent with --allow-command), --http, --kind, --check.\n\
 Checks: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
-'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v]', or a JSON object; each with [,timeout=5s].\n\
-A file for `tenure apply` can say more. Exit code 1 if the schedule exists, 2 if something is wrong: nothing is written."
+'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v]', or a JSON \
+object; each with [,timeout=5s].\n\
+A file for `tenure apply` can say more. Exit code 1 if it exists, 2 if something is wrong."
 )]
 pub(crate) struct ScheduleAddArgs {
     /// The schedule's id, at most 100 bytes
@@ -216,7 +217,7 @@ pub(crate) struct ScheduleAddArgs {
     /// Tell of a job that begins this much late [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub(crate) late_after: Option<String>,
-    /// POST to this address when a job fails, expires, is missed or begins late
+    /// The address that is told what goes wrong with its jobs
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
     /// Add it paused
