@@ -460,9 +460,11 @@ async fn a_store_that_loses_delays_and_hides_answers_changes_nothing() {
         ..Faults::default()
     };
     x.link.set(faults);
-    let dispatcher = dispatcher(&leader).await;
+    // They are of one series, and in the end all of them are looked at.
+    let options = tenure::job::DispatcherOptions { keep_finished: 32, ..Default::default() };
+    let guard = leader.node.lead().await.expect("it leads");
+    let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
     leader.link.set(Faults { late_max: Duration::from_millis(400), ..faults });
-    // As many as a part of the ledger keeps, so that all can be looked at in the end.
     for n in 0..32 {
         let submitted =
             dispatcher.submit(JobSpec::new(format!("t{n}"), "echo").payload(format!("p{n}"))).await;
