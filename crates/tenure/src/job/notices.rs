@@ -35,8 +35,8 @@ pub trait NoticeSender: Send + Sync + 'static {
 pub(crate) type Sender = Arc<Mutex<Option<Arc<dyn NoticeSender>>>>;
 
 impl Jobs {
-    /// From the next term on, notices of jobs are delivered by this. Without it, jobs that ask for notices are waited for an
-    /// hour and counted as dropped.
+    /// From the next term on, notices of jobs are delivered by this. Without it, notices wait for an
+    /// hour, and are then dropped and counted.
     pub fn notify_by(&self, sender: Arc<dyn NoticeSender>) {
         *self.sender.lock() = Some(sender);
     }
