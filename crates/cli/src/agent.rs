@@ -38,6 +38,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     spec.validate(&settings)?;
     SettingsArgs::prepare_store(&resolved)?;
     let mut signals = Signals::new()?;
+    crate::systemd::keep_watchdog();
     let options = OpenOptions::with_request_timeout(settings.request_timeout);
     let lanes = tenure::store::open(&settings.store, &options).await?;
     tracing::info!(
@@ -61,6 +62,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
                 args.id,
                 runner.in_hand()
             );
+            crate::systemd::notify("STOPPING=1");
             signals.second_ends();
             runner.drain().await
         }
@@ -95,6 +97,7 @@ async fn work(
             // One that cannot register has ended, which is seen below.
             if registered.is_ok() {
                 tracing::info!("agent {id} takes jobs: {}", told(takes));
+                crate::systemd::notify("READY=1");
             }
         }
     }

@@ -110,6 +110,12 @@ pub(crate) enum Verb {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write a man page for each command
+    #[command(hide = true)]
+    Man {
+        /// The folder; made if it is missing
+        folder: std::path::PathBuf,
+    },
     /// Keep a command within its lease (internal)
     #[command(hide = true)]
     Keeper(KeeperArgs),

@@ -32,6 +32,7 @@ mod run;
 mod schedules;
 mod status;
 mod step_down;
+mod systemd;
 mod token;
 mod watch;
 mod worker;
@@ -113,6 +114,11 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut script);
             say_lines(String::from_utf8_lossy(&script).trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Man { folder } => {
+            std::fs::create_dir_all(&folder)?;
+            clap_mangen::generate_to(Cli::command(), &folder)?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Reference { what } => reference(&what),

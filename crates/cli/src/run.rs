@@ -58,7 +58,10 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let printer = args.events.then(|| print_events(builder.events()));
     let mut watched = Startup::new(builder.events());
     let shown = builder.events();
+    let told = builder.events();
     let node = builder.start().await?;
+    crate::systemd::keep_watchdog();
+    tokio::spawn(crate::systemd::follow_node(told, node.leadership()));
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
     let processes = leader_only(&node, !args.no_health, schedules, process)?;
     if args.no_schedules {
@@ -82,13 +85,14 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
             StopReason::Asked => None,
         },
     };
+    crate::systemd::notify("STOPPING=1");
     // Clients are sent away at once; nothing of the hand-over waits for them.
     if let Some(server) = &server {
         server.close();
     }
     let dismissed = async {
         if let Some(server) = &server {
-            server.deregister_workers().await;
+            server.leave().await;
         }
     };
     crate::worker::deregister_all(workers).await;

@@ -218,14 +218,14 @@ impl HttpWorkers {
         }
         if others().filter(|member| member.client == request.client).count() >= self.max_per_client {
             let client = request.client.map_or_else(|| "this client".to_owned(), |peer| peer.to_string());
-            return Err(Problem::too_many_workers(format!(
+            return Err(Problem::too_many_clients(format!(
                 "{} workers are registered through this node by {client}, which is the limit for one address",
                 self.max_per_client
             )));
         }
         self.rate_limit.reserve(request.requests_per_second).ok_or_else(|| {
-            Problem::too_many_workers(
-                "the workers registered through this node have reached its limit of store requests: register it through another node",
+            Problem::too_many_clients(
+                "the workers and locks of this node's clients have reached its limit of store requests: register it through another node",
             )
         })
     }

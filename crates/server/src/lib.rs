@@ -38,6 +38,7 @@ mod extract;
 mod headline;
 mod history;
 mod http_jobs;
+mod http_locks;
 mod http_workers;
 mod listen;
 mod middleware;
@@ -54,6 +55,7 @@ pub use extract::ClientAddress;
 pub use headline::{Headline, Tone};
 pub use history::SeenTerm;
 pub use http_jobs::JobGiven;
+pub use http_locks::LockHeld;
 pub use http_workers::Membership;
 pub use openapi::{document, route_names};
 pub use options::{DEFAULT_LISTEN, Limits, Options, OptionsError, Token};
@@ -107,17 +109,18 @@ impl Server {
         self.closing.cancel();
     }
 
-    /// Deregisters the workers that were registered through this server. Takes a bounded time and runs on the node's runtime.
-    pub async fn deregister_workers(&self) {
+    /// Deregisters the workers and gives back the locks of this server's clients. Takes a bounded time and runs on the node's
+    /// runtime.
+    pub async fn leave(&self) {
         if let Some(state) = &self.state {
-            state.http_workers.deregister_all().await;
+            tokio::join!(state.http_workers.deregister_all(), state.http_locks.give_back_all());
         }
     }
 
-    /// Closes, deregisters its workers, and waits until nothing of it is left.
+    /// Closes, leaves for its clients, and waits until nothing of it is left.
     pub async fn stop(mut self) {
         self.close();
-        self.deregister_workers().await;
+        self.leave().await;
         self.state = None;
         if let Some(ended) = self.ended.take() {
             let _ = tokio::time::timeout(STOP_MAX, ended).await;
@@ -179,7 +182,9 @@ fn assemble(
     let document = store_reads::bytes_of(&openapi::document());
     let (state, events) = State::new(options, parts, document, closing.clone());
     let watched = Arc::clone(&state);
-    runtime.spawn(async move { watched.http_workers.watch(&closing).await });
+    runtime.spawn(async move {
+        tokio::join!(watched.http_workers.watch(&closing), watched.http_locks.watch(&closing));
+    });
     Ok((state, events))
 }
 

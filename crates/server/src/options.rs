@@ -167,7 +167,11 @@ pub struct Limits {
     pub workers: usize,
     /// … and from one address.
     pub workers_per_client: usize,
-    /// The longest timeout of such a worker: a worker that is gone may cause writes for that long.
+    /// Most locks held or wanted through this node …
+    pub locks: usize,
+    /// … and from one address.
+    pub locks_per_client: usize,
+    /// The longest timeout of such a worker or lock: one whose client is gone may cause writes for that long.
     pub worker_timeout: Duration,
     /// The shortest time between two step-downs over HTTP.
     pub step_down_pause: Duration,
@@ -190,6 +194,8 @@ impl Default for Limits {
             fresh_per_request: Duration::from_millis(250),
             workers: 256,
             workers_per_client: 64,
+            locks: 32,
+            locks_per_client: 16,
             worker_timeout: Duration::from_secs(600),
             step_down_pause: Duration::from_secs(10),
         }

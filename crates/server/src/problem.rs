@@ -117,8 +117,9 @@ impl Problem {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", title, detail).retry_after(1)
     }
 
-    pub(crate) fn too_many_workers(detail: impl std::fmt::Display) -> Problem {
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many workers", detail).retry_after(60)
+    pub(crate) fn too_many_clients(detail: impl std::fmt::Display) -> Problem {
+        let title = "Too many workers or locks";
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", title, detail).retry_after(60)
     }
 
     pub(crate) fn too_soon(pause: std::time::Duration, wait_s: u64) -> Problem {

@@ -1,6 +1,7 @@
 //! The state shared by the routes.
 
 use crate::event_stream::EventBuffer;
+use crate::http_locks::HttpLocks;
 use crate::http_workers::HttpWorkers;
 use crate::options::{Options, Token};
 use crate::problem::{Answer, Problem};
@@ -113,6 +114,7 @@ pub(crate) struct State {
     pub(crate) store_reads: StoreReads,
     pub(crate) event_buffer: Arc<EventBuffer>,
     pub(crate) http_workers: HttpWorkers,
+    pub(crate) http_locks: HttpLocks,
     pub(crate) rate_limit: Arc<RateLimit>,
     pub(crate) step_downs: MinInterval,
     /// For searches through all jobs.
@@ -157,6 +159,7 @@ impl State {
                 Arc::clone(&rate_limit),
                 &limits,
             ),
+            http_locks: HttpLocks::new(parts.node.clone(), Arc::clone(&rate_limit), &limits),
             event_buffer: Arc::new(EventBuffer::new()),
             rate_limit,
             step_downs: MinInterval::new(limits.step_down_pause),

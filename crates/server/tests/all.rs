@@ -2,6 +2,7 @@
 
 mod access;
 mod common;
+mod locks;
 mod openapi;
 mod reads;
 mod sockets;

@@ -66,6 +66,7 @@ mod guard;
 pub mod id;
 pub mod job;
 mod keys;
+pub mod lock;
 pub mod machine;
 pub mod metrics;
 mod mutant;

@@ -172,7 +172,7 @@ pub(crate) fn exec_seat(name: &str) -> Result<PluginName, Failure> {
 
 /// So is a lock.
 pub(crate) fn lock_seat(name: &str) -> Result<PluginName, Failure> {
-    PluginName::new(&format!("lock-{name}"))
+    tenure::lock::lock_seat(name)
         .map_err(|error| Failure::usage(format!("the lock name {name:?} {}", error.rule)))
 }
 

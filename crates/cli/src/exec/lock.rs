@@ -222,17 +222,17 @@ pub(super) fn unique(mut resolved: Resolved) -> Result<Resolved, Failure> {
     Ok(resolved)
 }
 
-/// A lock is wanted now: no jitter, no settling of rankings, and quick looks while it is waited for. Whoever types it waits
-/// for it, and there are few of them.
+/// Whoever types a lock waits for it, and there are few of them.
 pub(super) fn at_once(usual: &Resolved) -> Vec<(&'static str, String)> {
-    let settings: &Settings = &usual.settings;
-    let look_ms = (millis(settings.heartbeat_interval) / 4).max(50);
-    vec![
-        ("startupJitterMin", "0".to_owned()),
-        ("startupJitterMax", "0".to_owned()),
-        ("electionSettle", "0".to_owned()),
-        ("electionInterval", look_ms.to_string()),
+    let settings = usual.settings.at_once();
+    [
+        ("startupJitterMin", settings.startup_jitter_min),
+        ("startupJitterMax", settings.startup_jitter_max),
+        ("electionSettle", settings.election_settle),
+        ("electionInterval", settings.election_interval),
     ]
+    .map(|(name, value)| (name, millis(value).to_string()))
+    .to_vec()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod cluster;
 mod job;
 mod jobs;
+mod locks;
 mod output;
 mod probes;
 mod queues;
@@ -40,6 +41,8 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(workers::list, workers::register))
         .routes(routes!(workers::deregister))
         .routes(routes!(workers::heartbeat))
+        .routes(routes!(locks::take, locks::give_back))
+        .routes(routes!(locks::heartbeat))
         .routes(routes!(jobs::submit))
         .routes(routes!(jobs::next))
         .routes(routes!(jobs::ack))
