@@ -100,6 +100,10 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", title, detail)
     }
 
+    pub(crate) fn not_ready(detail: impl std::fmt::Display) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", "Not ready", detail).retry_after(1)
+    }
+
     pub(crate) fn busy(detail: impl std::fmt::Display) -> Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Too many requests at once", detail)
             .retry_after(1)

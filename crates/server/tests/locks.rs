@@ -25,7 +25,8 @@ async fn give_back(site: &Site, holding: &str) -> Answer {
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_by_one_client_at_a_time_through_whichever_node() {
     let site = Site::new().await;
-    let other = Site::on(site.store.clone(), site.clock.clone(), "pod-b", options(), |settings| settings).await;
+    let other =
+        Site::on(site.store.clone(), site.clock.clone(), "pod-b", options(), |settings| settings).await;
     let held = take(&site, ONE, 0).await.is(200).json();
     assert_eq!((&held["holding"], &held["epoch"]), (&json!(ONE), &json!(1)));
     assert!(held["validMs"].as_u64().is_some_and(|valid| valid > 1000), "{held}");
@@ -81,7 +82,8 @@ async fn a_client_that_falls_silent_loses_its_lock_but_not_before_what_it_was_to
 #[tokio::test(start_paused = true)]
 async fn a_client_whose_node_loses_the_store_is_told_so_before_another_has_the_lock() {
     let site = Site::new().await;
-    let other = Site::on(site.store.clone(), site.clock.clone(), "pod-b", options(), |settings| settings).await;
+    let other =
+        Site::on(site.store.clone(), site.clock.clone(), "pod-b", options(), |settings| settings).await;
     let mut asked = Instant::now();
     let mut held = take(&site, ONE, 0).await.is(200);
     site.link.cut(true);
@@ -117,7 +119,8 @@ async fn what_breaks_a_rule_is_refused_and_limits_are_kept() {
         assert!(refused.text.contains(says), "{}", refused.text);
     }
     let from = async |address: &str, name: &str| {
-        let mut request = crate::common::request(axum::http::Method::POST, &format!("/v1/locks/{name}"), "{}".into());
+        let mut request =
+            crate::common::request(axum::http::Method::POST, &format!("/v1/locks/{name}"), "{}".into());
         let address = tenure_server::ClientAddress(address.parse().expect("an address"));
         request.extensions_mut().insert(address);
         site.send(request).await
@@ -133,7 +136,8 @@ async fn locks_of_clients_are_given_back_when_the_server_closes() {
     let site = Site::new().await;
     take(&site, ONE, 0).await.is(200);
     site.closing.cancel();
-    let other = Site::on(site.store.clone(), TokioClock::new(), "pod-b", options(), |settings| settings).await;
+    let other =
+        Site::on(site.store.clone(), TokioClock::new(), "pod-b", options(), |settings| settings).await;
     let began = Instant::now();
     take(&other, TWO, 30_000).await.is(200);
     assert!(began.elapsed() < Duration::from_secs(6), "vacated, not expired: {:?}", began.elapsed());

@@ -21,10 +21,10 @@
 use crate::clock::millis;
 use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
+use crate::keys::Election;
 use crate::node::Node;
 use crate::plugin::NodeHandle;
 use crate::settings::Settings;
-use crate::keys::Election;
 use crate::status::SeatHolder;
 use std::time::Duration;
 use tenure_core::{IdError, NodeId, PluginName};

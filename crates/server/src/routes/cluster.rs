@@ -9,7 +9,7 @@ use crate::state::{Config, Shared};
 use crate::store_reads::{FRESH, bytes_of};
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -176,7 +176,10 @@ pub(crate) async fn events(
     let keep_alive = state.options.limits.keep_alive;
     let request = StreamRequest { from, level: query.level, follow: query.follow };
     let stream = Arc::clone(&state.event_buffer).stream(&request, keep_alive, state.closing.clone(), permit);
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response())
+    // nginx holds a response back until it is told not to.
+    let headers =
+        [(header::CONTENT_TYPE, "text/event-stream"), (HeaderName::from_static("x-accel-buffering"), "no")];
+    Ok((headers, Body::from_stream(stream)).into_response())
 }
 
 /// What a task carries; a task's stamp fits as it is.

@@ -44,8 +44,8 @@ pub(crate) async fn readyz(State(state): State<Shared>) -> Answer<&'static str> 
         (known.role.is_some() || !state.node.settings().eligible, known.store_trouble)
     };
     match (joined, trouble) {
-        (_, true) => Err(Problem::busy("the store does not answer, or refuses")),
-        (false, false) => Err(Problem::busy("the node has not joined yet")),
+        (_, true) => Err(Problem::not_ready("the store does not answer, or refuses")),
+        (false, false) => Err(Problem::not_ready("the node has not joined yet")),
         (true, false) => Ok("ok\n"),
     }
 }
