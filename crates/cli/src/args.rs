@@ -320,6 +320,12 @@ pub(crate) struct DoctorArgs {
     /// A second endpoint of the same store, to check that both agree
     #[arg(long, value_name = "URL")]
     pub(crate) second_endpoint: Option<String>,
+    /// Also race another machine that runs this with the same NAME within two minutes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) peer: Option<String>,
+    /// Write what was found to FILE.md and FILE.json, to be shown to others
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<std::path::PathBuf>,
     #[command(flatten)]
     pub(crate) settings: PlaceArgs,
 }

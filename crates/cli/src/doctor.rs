@@ -1,6 +1,7 @@
 //! `tenure doctor`: the conformance suite on the user's own store.
 
 mod presets;
+mod report;
 
 use crate::args::{DoctorArgs, SettingsArgs};
 use crate::exit::Failure;
@@ -10,16 +11,30 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::id::Label;
 use tenure::store::conformance::{self, Plan, Probe, Progress, Report, Verdict};
 use tenure::store::{OpenOptions, Store, StoreUrl, one_write_a_second, open};
 
 /// Contended writes on some engines take seconds; the doctor wants to see them end, not to hurry them.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Everything happens below this prefix.
+const PREFIX: &str = "tenure-doctor";
+
+/// How long another machine may take to come.
+const PEER_PATIENCE: Duration = Duration::from_secs(120);
+
 pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
     let resolved = args.settings.load()?;
     SettingsArgs::prepare_store(&resolved)?;
     let url = &resolved.settings.store;
+    let name = args.peer.as_deref().map(str::parse::<Label>).transpose();
+    let peer = name.map_err(|error| Failure::usage(format!("--peer: {error}")))?;
+    if let (Some(_), StoreUrl::Memory { .. }) = (&peer, url) {
+        return Err(Failure::usage(
+            "--peer: no other process reaches a store in this one's memory".to_owned(),
+        ));
+    }
     let options = OpenOptions::with_request_timeout(REQUEST_TIMEOUT);
     let mut endpoints = vec![open(url, &options).await?.lease];
     if let Some(second) = args.second_endpoint {
@@ -33,7 +48,12 @@ pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
     }
     let unique = format!("{:016x}", rand::random::<u64>());
     reachable(&*endpoints[0], &unique).await?;
-    let report = examine(&endpoints, &unique, args.full).await;
+    let mut report = examine(&endpoints, &unique, args.full).await;
+    if let Some(name) = &peer {
+        complain!("waiting up to {} s for another `tenure doctor --peer {name}` …", PEER_PATIENCE.as_secs());
+        let check = conformance::run_with_peer(&endpoints[0], PREFIX, name.as_str(), &unique, PEER_PATIENCE);
+        report.checks.push(check.await);
+    }
     // Which presets fit is worth telling only of a store that can be trusted.
     let seldom = one_write_a_second(url, None).is_some();
     let fit = report.is_safe().then(|| PresetFit::of(report.writes.p99, seldom));
@@ -41,6 +61,9 @@ pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
         say_json(&serde_json::to_string_pretty(&json(&report, fit.as_ref())).map_err(Failure::other)?);
     } else {
         print(&report, fit.as_ref());
+    }
+    if let Some(file) = &args.report {
+        report::write(file, &resolved.settings, &report, fit.as_ref())?;
     }
     verdict(&report)
 }
@@ -67,7 +90,7 @@ async fn examine(endpoints: &[Arc<dyn Store>], unique: &str, full: bool) -> Repo
         Progress::Finished(_) if live => show(""),
         Progress::Started { .. } | Progress::Finished(_) => {}
     };
-    conformance::run(endpoints, "tenure-doctor", unique, &plan, &mut progress).await
+    conformance::run(endpoints, PREFIX, unique, &plan, &mut progress).await
 }
 
 /// Puts this in place of the line on the terminal.

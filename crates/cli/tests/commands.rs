@@ -344,6 +344,41 @@ fn doctor_trusts_sqlite_and_leaves_nothing_in_it() {
 }
 
 #[test]
+fn doctor_races_another_process_and_writes_what_it_found() {
+    let sandbox = Sandbox::new();
+    let (store, file) = (sandbox.sqlite("t.db"), sandbox.path("found.v1"));
+    let file = file.to_str().unwrap();
+    let alone = sandbox.tenure(["doctor", "--peer", "a/b", "--store", &store]).assert_code(2);
+    assert!(alone.stderr.contains("--peer"), "{}", alone.stderr);
+    let ran = std::thread::scope(|scope| {
+        let other = scope.spawn(|| sandbox.tenure(["doctor", "--peer", "try-1", "--store", &store]));
+        let ran = sandbox.tenure(["doctor", "--peer", "try-1", "--report", file, "--store", &store]);
+        [ran, other.join().unwrap()]
+    });
+    for ran in ran {
+        let ran = ran.assert_code(0);
+        assert!(ran.stdout.contains("two machines") && !ran.stdout.contains("FAIL"), "{}", ran.stdout);
+    }
+    let database = rusqlite::Connection::open(sandbox.path("t.db")).unwrap();
+    let left: i64 = database.query_row("SELECT count(*) FROM object", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0, "both together leave nothing");
+    let page = std::fs::read_to_string(format!("{file}.md")).unwrap();
+    for word in
+        ["**Safe to use**", "| two machines | pass |", "| `default` | ", "| two endpoints | not tried |"]
+    {
+        assert!(page.contains(word), "{word:?} is not in:\n{page}");
+    }
+    let found = std::fs::read_to_string(format!("{file}.json")).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(
+        (&found["found"]["safe"], &found["found"]["checks"][13]["name"]),
+        (&true.into(), &"two machines".into())
+    );
+    let ran = sandbox.tenure(["doctor", "--report", "/nowhere/x", "--store", &store]).assert_code(1);
+    assert!(ran.stderr.contains("cannot write /nowhere/x.md"), "{}", ran.stderr);
+}
+
+#[test]
 fn the_demo_tells_its_story_to_the_end() {
     // It plays with leases of one second.
     let _turn = alone();

@@ -316,7 +316,23 @@ fn an_engine_that_ignores_conditions_is_refused() {
         let ran = ran.assert_code(5).assert_says(&["does not honour conditional writes", "tenure doctor"]);
         assert!(ran.stdout.contains("store_unsafe") && !ran.stdout.contains("became_leader"), "{ran:?}");
         assert_eq!(objects(&engine, &store), [""; 0], "{}: the probe tidies up", engine.name);
+        let [one, two] = with_peer(&engine, &store).map(|ran| ran.assert_code(5));
+        for ran in [&one, &two] {
+            assert!(ran.stdout.contains("two machines"), "{}", ran.stdout);
+        }
+        let told = [&one, &two]
+            .map(|ran| ran.stdout.lines().any(|line| line.contains("FAIL") && line.contains("two machines")));
+        assert!(told.contains(&true), "{}: neither saw it: {one:?}", engine.name);
     }
+}
+
+/// `doctor` from two machines, as far as the engine can tell.
+fn with_peer(engine: &Engine, store: &str) -> [Ran; 2] {
+    std::thread::scope(|scope| {
+        let doctor = || tenure(engine, &["doctor", "--peer", "two", "--store", store], &[]);
+        let other = scope.spawn(doctor);
+        [doctor(), other.join().expect("it ended")]
+    })
 }
 
 #[test]
@@ -328,6 +344,10 @@ fn doctor_trusts_the_engines_that_can_be_trusted() {
         assert!(ran.stdout.contains("ETags") && !ran.stdout.contains("FAIL"), "{}: {ran:?}", engine.name);
         let report = tenure(&engine, &["doctor", "--json", "--store", &store], &[]).assert_code(0).json();
         assert_eq!(report["safe"], true, "{}", engine.name);
+        for ran in with_peer(&engine, &store) {
+            let ran = ran.assert_code(0);
+            assert!(ran.stdout.contains("two machines"), "{}: {}", engine.name, ran.stdout);
+        }
         assert_eq!(objects(&engine, &store), [""; 0], "{}", engine.name);
     }
 }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod checks;
+mod peer;
 mod probe;
 mod races;
 
@@ -188,6 +189,9 @@ const TITLES: [Title; 13] = [
     (TWO_ENDPOINTS, "what is written through one endpoint holds at the other at once", true),
 ];
 
+const TWO_MACHINES: Title =
+    ("two machines", "what two machines write at once is decided the same way for both", true);
+
 /// Runs the suite on one store, given as one or two endpoints of it, below `prefix` (which may be empty). `unique` keeps
 /// runs apart; it must be a valid key segment.
 pub async fn run(
@@ -218,6 +222,24 @@ pub async fn run(
     bench.clean_up().await;
     let (store, etag_form, writes) = (first.describe(), first.etag_form(), bench.take_writes());
     Report { store, endpoints: endpoints.len(), etag_form, writes, checks }
+}
+
+/// Races another machine that calls this with the same name, within `patience`, and gives the check for the report. `unique` tells
+/// the two apart; both must be valid key segments.
+pub async fn run_with_peer(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    name: &str,
+    unique: &str,
+    patience: Duration,
+) -> Check {
+    let endpoints = std::slice::from_ref(store);
+    let prefix = prefix.trim_matches('/');
+    let slash = if prefix.is_empty() { "" } else { "/" };
+    let bench = Bench::below(endpoints, format!("{prefix}{slash}peer-{name}/"), unique);
+    let peers = peer::Peers { bench, me: unique, patience };
+    let outcome = peers.race().await;
+    finish(TWO_MACHINES, outcome, peers.bench.take_latencies())
 }
 
 /// Runs the check at this index of [`TITLES`].

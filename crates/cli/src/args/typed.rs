@@ -105,6 +105,7 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
         Verb::Events(_)
         | Verb::Demo(_)
         | Verb::Completions { .. }
+        | Verb::Man { .. }
         | Verb::Reference { .. }
         | Verb::Keeper(_)
         | Verb::Bound(_) => None,

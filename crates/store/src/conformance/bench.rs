@@ -69,7 +69,11 @@ impl<'a> Bench<'a> {
     pub(super) fn new(endpoints: &'a [Arc<dyn Store>], prefix: &str, unique: &str) -> Bench<'a> {
         let prefix = prefix.trim_matches('/');
         let slash = if prefix.is_empty() { "" } else { "/" };
-        let root = format!("{prefix}{slash}conformance-{unique}/");
+        Bench::below(endpoints, format!("{prefix}{slash}conformance-{unique}/"), unique)
+    }
+
+    /// Everything in this folder, which others may use as well.
+    pub(super) fn below(endpoints: &'a [Arc<dyn Store>], root: String, unique: &str) -> Bench<'a> {
         let (nonces, latencies, writes) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
         Bench { endpoints, root, unique: unique.to_owned(), nonces, latencies, writes }
     }

@@ -1,7 +1,7 @@
 //! The checks with many writers at once: they break stores that check a condition first and apply the write later.
 
 use super::bench::{Bench, Stop};
-use crate::{Condition, Write};
+use crate::{Condition, Store, Write};
 use bytes::Bytes;
 use futures::future::join_all;
 use std::collections::BTreeSet;
@@ -80,7 +80,9 @@ async fn create_round(bench: &Bench<'_>, key: &str, width: usize) -> Result<bool
 pub(super) async fn counter(bench: &Bench<'_>, width: usize, rounds: usize) -> Result<(), Stop> {
     let key = bench.key("counter");
     bench.create(bench.first(), &key, &Bytes::from_static(b"start")).await?;
-    let writers = (0..width).map(|writer| increment(bench, &key, writer, rounds));
+    let names: Vec<String> = (0..width).map(|writer| writer.to_string()).collect();
+    let writers = names.iter().enumerate();
+    let writers = writers.map(|(writer, name)| increment(bench, bench.endpoint(writer), &key, name, rounds));
     for result in join_all(writers).await {
         result?;
     }
@@ -100,8 +102,14 @@ pub(super) async fn counter(bench: &Bench<'_>, width: usize, rounds: usize) -> R
     Ok(())
 }
 
-async fn increment(bench: &Bench<'_>, key: &str, writer: usize, rounds: usize) -> Result<(), Stop> {
-    let store = bench.endpoint(writer);
+/// `writer` names this one among all.
+pub(super) async fn increment(
+    bench: &Bench<'_>,
+    store: &dyn Store,
+    key: &str,
+    writer: &str,
+    rounds: usize,
+) -> Result<(), Stop> {
     for round in 0..rounds {
         let name = format!("{writer}/{round}");
         let mut confirmed = false;
