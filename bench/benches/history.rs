@@ -151,7 +151,10 @@ async fn pages(lanes: &Lanes, jobs: u64) {
         ("failed", HistoryQuery { state: Some(JobState::Failed), ..all.clone() }),
         ("the oldest hour", HistoryQuery { until_ms: Some(newest[0].ended_ms - 60_000), ..all.clone() }),
     ];
-    println!("{:<18} {:>6} {:>13} {:>9} {:>9}", "a page of 100", "jobs", "requests most", "p50 ms", "most ms");
+    println!(
+        "{:<18} {:>6} {:>13} {:>9} {:>9}",
+        "a page of 100", "jobs", "requests most", "p50 ms", "most ms"
+    );
     for (name, query) in queries {
         let (mut most, mut took, mut found) = (0, Vec::new(), 0);
         for _ in 0..ROUNDS {

@@ -12,7 +12,7 @@ use crate::process;
 use crate::tool::Tool;
 use crate::workspace::Workspace;
 
-const TOOL: Tool = Tool { verb: "fuzz", package: "cargo-fuzz", version: "0.13.2" };
+const TOOL: Tool = Tool { verb: Some("fuzz"), package: "cargo-fuzz", version: "0.13.2" };
 
 /// In the order they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
 const TARGETS: [&str; 17] = [

@@ -11,6 +11,8 @@ mod bench;
 mod broken;
 mod chaos;
 mod debian;
+mod dist;
+mod docs;
 mod engine;
 mod exec;
 mod fix;
@@ -65,6 +67,10 @@ enum Task {
     Mutants(mutants::Args),
     /// The first minutes of the README in a fresh clone, with a browser that looks on
     Newcomer,
+    /// The static binary and its packages: archive, deb, wheel, npm, image
+    Dist(dist::Args),
+    /// The documentation as a site, with every link checked
+    Docs,
     /// Format, apply clippy's suggestions, strip trailing whitespace
     Fix,
     /// Run the benchmarks of `bench/`; nothing is asserted
@@ -118,6 +124,8 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
         Task::Fuzz(args) => fuzz::run(workspace, &args),
         Task::Mutants(args) => mutants::run(workspace, &args),
         Task::Newcomer => newcomer::run(workspace),
+        Task::Dist(args) => dist::run(workspace, &args),
+        Task::Docs => docs::run(workspace),
         Task::Fix => fix::run(workspace),
         Task::Bench(args) => bench::run(workspace, &args),
         Task::Schemathesis => schemathesis::run(workspace).map(|played| played != python::Played::Failed),

@@ -13,7 +13,7 @@ use crate::process;
 use crate::tool::Tool;
 use crate::workspace::Workspace;
 
-const TOOL: Tool = Tool { verb: "mutants", package: "cargo-mutants", version: "27.1.0" };
+const TOOL: Tool = Tool { verb: Some("mutants"), package: "cargo-mutants", version: "27.1.0" };
 /// A thousand small builds.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const LIST_LIMIT: Duration = Duration::from_secs(60);

@@ -9,8 +9,15 @@ use anyhow::{Context, Result};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What is installed: schemathesis generates requests, z3 and cvc5 are the solvers for `proof/seat.py`.
-const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "z3-solver==5.4.0.0", "cvc5==1.4.2"];
+/// What is installed: schemathesis generates requests, z3 and cvc5 are the solvers for `proof/seat.py`, maturin makes a wheel,
+/// kubernetes-validate knows the schemas of what `deploy/` describes.
+const PACKAGES: [&str; 5] = [
+    "schemathesis==4.32.5",
+    "z3-solver==5.4.0.0",
+    "cvc5==1.4.2",
+    "maturin==1.16.0",
+    "kubernetes-validate==1.37.0",
+];
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// The result of a check that needs Python.

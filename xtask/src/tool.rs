@@ -11,10 +11,10 @@ use crate::workspace::Workspace;
 const ASK_LIMIT: Duration = Duration::from_secs(60);
 const INSTALL_LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// A cargo subcommand, and the version to install if it is missing.
+/// A program, and the version to install if it is missing.
 pub(crate) struct Tool {
-    /// As typed after `cargo`.
-    pub(crate) verb: &'static str,
+    /// As typed after `cargo`; `None` for a program of its own.
+    pub(crate) verb: Option<&'static str>,
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
 }
@@ -29,15 +29,17 @@ impl Tool {
         Ok(())
     }
 
-    /// Makes sure that `cargo`, as given, has this subcommand.
-    pub(crate) fn prepare(&self, workspace: &Workspace, cargo: &mut Command) -> Result<()> {
+    /// Makes sure that the program, or `cargo` with this subcommand, runs when started like this.
+    pub(crate) fn prepare(&self, workspace: &Workspace, start: &mut Command) -> Result<()> {
         let Tool { verb, package, version } = self;
-        if process::capture(cargo.args([verb, "--version"]), ASK_LIMIT)?.success {
+        let version_of = start.args(*verb).arg("--version");
+        if process::capture(version_of, ASK_LIMIT).is_ok_and(|said| said.success) {
             return Ok(());
         }
-        println!("{verb}: installing {package} {version}");
+        println!("installing {package} {version}");
         let mut install = workspace.cargo();
-        install.args(["install", package, "--locked", "--quiet", "--version", version, "--root"]);
+        // Built in half the time, and they have little to do.
+        install.args(["install", package, "--locked", "--quiet", "--debug", "--version", version, "--root"]);
         if !process::run(install.arg(workspace.tools()), INSTALL_LIMIT)? {
             bail!("{package} is not there and cannot be installed");
         }

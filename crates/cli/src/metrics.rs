@@ -2,7 +2,7 @@
 
 use crate::args::{CostArgs, MetricsArgs};
 use crate::exit::Failure;
-use crate::out::{Table, say, say_json};
+use crate::out::{Table, complain, say, say_json};
 use crate::status::existing;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -37,9 +37,14 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let parts = [&projected.lines, &health.lines, &schedules.lines];
     let total = Surcharge::of(parts.into_iter().flatten().cloned().collect());
     let total = serde_json::json!({"requestsPerMonth": total.requests_per_month, "costPerMonth": total.cost_per_month});
-    let totals = published(&settings).await?.totals;
-    // Before its second presence a node has nothing to say yet.
-    let measured = (totals.nodes > 0 && totals.requests_per_second > 0.0).then_some(totals);
+    let measured = match published(&settings).await {
+        // Before its second presence a node has nothing to say yet.
+        Ok(found) => Some(found.totals).filter(|totals| totals.nodes > 0 && totals.requests_per_second > 0.0),
+        Err(failure) => {
+            complain!("tenure: without what the nodes measured: {failure}");
+            None
+        }
+    };
     if args.json {
         let value = serde_json::json!({
             "projected": projected,

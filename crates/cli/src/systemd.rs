@@ -35,7 +35,10 @@ fn address(socket: &OsStr) -> Option<SocketAddr> {
 }
 
 /// Ready once the node has joined; after that, who leads.
-pub(crate) async fn follow_node(mut events: broadcast::Receiver<Event>, mut known: watch::Receiver<Leadership>) {
+pub(crate) async fn follow_node(
+    mut events: broadcast::Receiver<Event>,
+    mut known: watch::Receiver<Leadership>,
+) {
     loop {
         match events.recv().await {
             Ok(Event { kind: EventKind::Joined, .. }) => break,
@@ -83,7 +86,10 @@ mod tests {
 
     #[test]
     fn an_address_is_a_path_or_an_abstract_name() {
-        assert_eq!(address("/run/n".as_ref()).and_then(|a| a.as_pathname().map(|p| p.display().to_string())), Some("/run/n".to_owned()));
+        assert_eq!(
+            address("/run/n".as_ref()).and_then(|a| a.as_pathname().map(|p| p.display().to_string())),
+            Some("/run/n".to_owned())
+        );
         assert!(address("@name".as_ref()).is_some_and(|address| address.as_pathname().is_none()));
         assert!(address("vsock:2:1".as_ref()).is_none() && address("".as_ref()).is_none());
     }

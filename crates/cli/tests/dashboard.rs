@@ -88,6 +88,8 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     // Nobody reloads the page: it hears of it.
     let mark = cluster.mark();
     cluster.kill(a);
+    browser.until("that something is wrong", "document.getElementById('state').dataset.tone !== 'good'");
+    browser.picture("dashboard-killed");
     let next = cluster.leader(mark);
     browser.shows("leader-name", &next.node);
     browser.shows("leader-epoch", "epoch 2");
@@ -371,6 +373,39 @@ fn failing_checks_are_red_and_a_job_that_gave_up_is_found_and_tried_again() {
     browser.until("renewals gone", "!document.getElementById('events').innerText.includes('renewed')");
     browser.shows("events", "became_leader");
     browser.picture("dashboard-jobs");
+    innocent(&browser, &[]);
+    cluster.finish();
+}
+
+#[test]
+#[ignore = "needs chromium and chromedriver"]
+fn a_busy_cluster_shows_what_runs_and_what_waits_for_how_long() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.sqlite("t.db");
+    let submit = |queue: &str, id: &str, seconds: &str| {
+        let job = ["job", "submit", "--id", id, "--queue", queue, "--", "/bin/sleep", seconds];
+        sandbox.tenure_on(&store, &job).assert_code(0);
+    };
+    let mut cluster = nodes(&sandbox, &store, STEADY);
+    let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
+    cluster.event(0, a, "became_leader");
+    start(&mut cluster, "pod-b", "127.0.0.1:0", &[]);
+    for agent in ["agent-1", "agent-2"] {
+        cluster.start_agent(&["--id", agent, "--allow-command", "/bin/sleep", "--slots", "2"]);
+    }
+    // Four run for longer than this test; the others wait.
+    (0..4).for_each(|number| submit("reports", &format!("report-{number}"), "300"));
+    (0..12).for_each(|number| submit("mail", &format!("mail-{number}"), "1"));
+    let browser = Browser::start(1280, 1500);
+    browser.open(&page);
+    browser.shows("counts", "4 running");
+    browser.shows("counts", "12 waiting");
+    browser.until(
+        "how many run and wait in each queue",
+        "[...document.querySelectorAll('#queues tbody tr')].map((row) => row.innerText.replace(/\\s+/g, ' ')).join('|').match(/mail.* 12 .*\\|.*reports/)",
+    );
+    open_to_all(&browser);
+    browser.picture("dashboard-busy");
     innocent(&browser, &[]);
     cluster.finish();
 }

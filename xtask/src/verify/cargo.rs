@@ -8,9 +8,12 @@ use anyhow::Result;
 
 use super::Violation;
 use crate::process::{self, Captured};
+use crate::tool::Tool;
 use crate::workspace::Workspace;
 
 const LIMIT: Duration = Duration::from_secs(15 * 60);
+
+const CARGO_DENY: Tool = Tool { verb: Some("deny"), package: "cargo-deny", version: "0.20.2" };
 
 /// Places that are not formatted; `cargo xtask fix` repairs them.
 pub(super) fn fmt(workspace: &Workspace) -> Result<Vec<Violation>> {
@@ -39,6 +42,38 @@ pub(super) fn doc(workspace: &Workspace) -> Result<Vec<Violation>> {
         .args(["doc", "--workspace", "--no-deps", "--message-format=short"])
         .env("RUSTDOCFLAGS", "-D warnings");
     diagnosed(&mut command, "doc")
+}
+
+/// Licences, banned crates and sources, by `deny.toml`.
+pub(super) fn deny(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    Tool::reachable(workspace, &mut command)?;
+    CARGO_DENY.prepare(workspace, &mut process::copy_of(&command))?;
+    command.args([
+        "deny",
+        "--log-level=error",
+        "check",
+        "--hide-inclusion-graph",
+        "licenses",
+        "bans",
+        "sources",
+    ]);
+    let captured = process::capture(&mut command, LIMIT)?;
+    or_failure(captured, Vec::new(), "deny")
+}
+
+/// What is published can be packed as it stands.
+pub(super) fn package(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    // It builds nothing: `cargo xtask dist` and the tests do that.
+    command.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"]);
+    for private in ["tenure-sim", "tenure-chaos", "tenure-bench", "xtask"] {
+        command.args(["--exclude", private]);
+    }
+    let captured = process::capture(&mut command, LIMIT)?;
+    let found = captured.stderr.lines().filter(|line| line.starts_with("warning:"));
+    let found = found.map(|line| Violation::new("Cargo.toml", 1, "package", line)).collect();
+    or_failure(captured, found, "package")
 }
 
 fn diagnosed(command: &mut Command, rule: &'static str) -> Result<Vec<Violation>> {

@@ -39,7 +39,7 @@ impl std::fmt::Display for Violation {
 type Check = fn(&Workspace) -> Result<Vec<Violation>>;
 
 /// Cheap checks first, but all of them always run.
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 11] = [
     ("text", text::check),
     ("requirements", requirements::check),
     ("crate-direction", crates::check_direction),
@@ -48,6 +48,8 @@ const CHECKS: [(&str, Check); 9] = [
     ("fmt", cargo::fmt),
     ("clippy", cargo::clippy),
     ("doc", cargo::doc),
+    ("package", cargo::package),
+    ("deny", cargo::deny),
     ("reference", reference::check),
 ];
 

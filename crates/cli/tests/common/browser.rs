@@ -191,14 +191,16 @@ impl Browser {
         log.as_array().into_iter().flatten().map(text).collect()
     }
 
-    /// Kept as the test's output, to be looked at.
-    pub fn picture(&self, name: &str) -> PathBuf {
-        let encoded = self.of_session("GET", "/screenshot", &Value::Null);
+    /// Kept as the test's output, to be looked at, in light and in dark.
+    pub fn picture(&self, name: &str) {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../screenshots");
         std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join(format!("{name}.png"));
-        std::fs::write(&path, decode(encoded.as_str().unwrap())).unwrap();
-        path
+        for (scheme, end) in [("dark", "-dark"), ("light", "")] {
+            self.prefers(scheme);
+            let encoded = self.of_session("GET", "/screenshot", &Value::Null);
+            let path = folder.join(format!("{name}{end}.png"));
+            std::fs::write(path, decode(encoded.as_str().unwrap())).unwrap();
+        }
     }
 }
 
