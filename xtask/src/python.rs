@@ -9,15 +9,9 @@ use anyhow::{Context, Result};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What is installed: schemathesis generates requests, z3 and cvc5 are the solvers for `proof/seat.py`, maturin makes a wheel,
-/// kubernetes-validate knows the schemas of what `deploy/` describes.
-const PACKAGES: [&str; 5] = [
-    "schemathesis==4.32.5",
-    "z3-solver==5.4.0.0",
-    "cvc5==1.4.2",
-    "maturin==1.16.0",
-    "kubernetes-validate==1.37.0",
-];
+/// What is installed, with what `deploy/requirements.txt` lists: schemathesis generates requests, z3 and cvc5 are the solvers for
+/// `proof/seat.py`, maturin makes a wheel.
+const PACKAGES: [&str; 4] = ["schemathesis==4.32.5", "z3-solver==5.4.0.0", "cvc5==1.4.2", "maturin==1.16.0"];
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// The result of a check that needs Python.
@@ -39,14 +33,17 @@ impl Played {
 pub(crate) fn programs(workspace: &Workspace) -> Result<Option<PathBuf>> {
     let home = workspace.tools().join("python");
     let (programs, list) = (home.join("bin"), home.join("installed"));
-    let wanted = PACKAGES.join("\n");
+    let deploy = std::fs::read_to_string(workspace.root.join("deploy/requirements.txt"))?;
+    let listed = deploy.lines().filter(|line| !line.starts_with('#'));
+    let packages: Vec<&str> = PACKAGES.into_iter().chain(listed).collect();
+    let wanted = packages.join("\n");
     if std::fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
         return Ok(Some(programs));
     }
-    println!("python: installing {}", PACKAGES.join(", "));
+    println!("python: installing {}", packages.join(", "));
     let mut steps = [Command::new("python3"), Command::new(programs.join("pip"))];
     steps[0].args(["-m", "venv", "--clear"]).arg(&home);
-    steps[1].args(["install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES);
+    steps[1].args(["install", "--quiet", "--disable-pip-version-check"]).args(&packages);
     for step in &mut steps {
         if !process::run(step, INSTALL_LIMIT).unwrap_or(false) {
             crate::interrupt::check()?;

@@ -2,6 +2,7 @@
 
 mod lanes;
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::engine::{self, Engine, Lifetime, Site};
 use crate::jobs;
 use crate::npm;
 use crate::proof;
-use crate::python::Played;
+use crate::python::{self, Played};
 use crate::schemathesis;
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
@@ -117,7 +118,17 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         task.command.env_remove(AXE_VARIABLE);
         task.command.envs(axe.iter().map(|axe| (AXE_VARIABLE, axe)));
     }
-    report.lanes(waiting, computing(workspace, &programs, &args.filter), filtered);
+    let mut computing = computing(workspace, &programs, &args.filter);
+    if filtered {
+        report.skip("clients and deploy (a filter was given)");
+    } else {
+        waiting.extend(clients(workspace));
+        match python::programs(workspace)? {
+            Some(programs) => computing.extend(deploy(workspace, &programs)),
+            None => report.skip("DEPLOY (Python's packages are not there and cannot be installed)"),
+        }
+    }
+    report.lanes(waiting, computing, filtered);
     for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
         // Already built with the tests.
         report.step(&format!("example {example}"), || {
@@ -205,6 +216,29 @@ fn computing(workspace: &Workspace, programs: &[Program], filter: &[String]) -> 
         });
     }
     tasks
+}
+
+/// The clients in other languages, against the binary of this build.
+fn clients(workspace: &Workspace) -> [Task; 2] {
+    let task = |folder: &str, line: &[&str]| {
+        let mut command = Command::new(line[0]);
+        command.args(&line[1..]).current_dir(workspace.root.join("clients").join(folder));
+        command.env("TENURE_BIN", workspace.program("tenure"));
+        Task { step: format!("client for {folder}"), title: line.join(" "), command }
+    };
+    [
+        task("python", &["python3", "-m", "unittest", "discover", "-t", ".", "-s", "tests"]),
+        task("js", &["node", "--test"]),
+    ]
+}
+
+/// What `deploy/` describes is valid, and the check of that bites.
+fn deploy(workspace: &Workspace, programs: &Path) -> [Task; 2] {
+    ["check.py", "check_test.py"].map(|script| {
+        let mut command = Command::new(programs.join("python"));
+        command.arg(workspace.root.join("deploy").join(script));
+        Task { step: "deploy".to_owned(), title: script.to_owned(), command }
+    })
 }
 
 /// The library's examples, by name: each runs to its end and checks itself.
@@ -372,6 +406,14 @@ impl Count {
     }
 
     fn add(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // As Python's unittest, Node's runner and `deploy/` say it; that one failed is in their exit codes.
+        if let ["Ran", number, "test" | "tests", "in", _]
+        | ["#" | "ℹ", "pass", number]
+        | [number, "of", _, "noticed"] = words[..]
+        {
+            self.passed += number.parse().unwrap_or(0);
+        }
         let Some(summary) = line.trim().strip_prefix("test result: ") else { return };
         for part in summary.split([';', '.']) {
             let Some((number, kind)) = part.trim().split_once(' ') else { continue };
@@ -424,7 +466,10 @@ mod tests {
         );
         count.add("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.5s");
         count.add("test a::b ... ok");
-        assert_eq!(count.to_string(), "13 passed 2 FAILED 3 ignored here");
+        ["Ran 4 tests in 12.3s", "ℹ pass 5", "# pass 6", "7 of 7 noticed"]
+            .iter()
+            .for_each(|line| count.add(line));
+        assert_eq!(count.to_string(), "35 passed 2 FAILED 3 ignored here");
     }
 
     #[test]

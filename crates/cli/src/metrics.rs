@@ -29,6 +29,13 @@ pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Dollars a month for what `tenure run` does at rest.
+pub(crate) fn dollars_of_run(settings: &Settings, nodes: u64) -> f64 {
+    Projection::new(settings, nodes).cost_per_month
+        + cluster_health::cost(settings, nodes).cost_per_month
+        + schedules::cost(settings, nodes).cost_per_month
+}
+
 pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let projected = Projection::with_workers(&settings, args.nodes, args.workers);
@@ -49,7 +56,7 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
         let value = serde_json::json!({
             "projected": projected,
             "health": health,
-            "polls": schedules,
+            "schedules": schedules,
             "total": total,
             "measured": measured,
         });
@@ -162,7 +169,7 @@ fn print_projection(settings: &Settings, projected: &Projection) {
     );
 }
 
-fn is_file(settings: &Settings) -> bool {
+pub(crate) fn is_file(settings: &Settings) -> bool {
     matches!(settings.store, StoreUrl::Sqlite { .. })
 }
 

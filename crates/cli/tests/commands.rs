@@ -363,9 +363,14 @@ fn doctor_races_another_process_and_writes_what_it_found() {
     let left: i64 = database.query_row("SELECT count(*) FROM object", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0, "both together leave nothing");
     let page = std::fs::read_to_string(format!("{file}.md")).unwrap();
-    for word in
-        ["**Safe to use**", "| two machines | pass |", "| `default` | ", "| two endpoints | not tried |"]
-    {
+    for word in [
+        "**Safe to use**",
+        "| two machines | pass |",
+        "| `default` | ",
+        "| $15.36 |",
+        "a file costs nothing",
+        "| two endpoints | not tried |",
+    ] {
         assert!(page.contains(word), "{word:?} is not in:\n{page}");
     }
     let found = std::fs::read_to_string(format!("{file}.json")).unwrap();

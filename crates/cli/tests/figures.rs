@@ -57,7 +57,7 @@ fn metrics_of_other_processes_come_from_their_presences() {
     assert_eq!(cost["measured"]["nodes"], 2);
     assert_eq!(cost["measured"]["costPerMonth"], 0.0, "a file bills nothing: {cost}");
     assert!(cost["measured"]["requestsPerSecond"].as_f64().unwrap() > 1.0, "{cost}");
-    let sum: f64 = ["projected", "health", "polls"]
+    let sum: f64 = ["projected", "health", "schedules"]
         .iter()
         .map(|part| cost[part]["costPerMonth"].as_f64().unwrap())
         .sum();
@@ -92,7 +92,10 @@ fn cost_is_projected_with_its_arithmetic() {
     let free =
         cost(&["--price-write-per1000", "0", "--price-read-per1000", "0", "--json"]).assert_code(0).json();
     assert_eq!(free["projected"]["costPerMonth"], 0.0);
-    assert_eq!((&free["health"]["costPerMonth"], &free["polls"]["costPerMonth"]), (&0.0.into(), &0.0.into()));
+    assert_eq!(
+        (&free["health"]["costPerMonth"], &free["schedules"]["costPerMonth"]),
+        (&0.0.into(), &0.0.into())
+    );
     for wrong in [&["--nodes", "0"][..], &["--nodes", "many"], &["--price-write-per1000", "-1"]] {
         cost(wrong).assert_code(2);
     }

@@ -3,10 +3,10 @@
 use super::presets::PresetFit;
 use super::{json, ms};
 use crate::exit::Failure;
+use crate::metrics::{dollars_of_run, is_file};
 use crate::out::complain;
 use std::fmt::Write;
 use std::path::Path;
-use tenure::metrics::Projection;
 use tenure::settings::{Preset, Settings};
 use tenure::store::conformance::{Report, Verdict};
 
@@ -99,9 +99,12 @@ fn page(settings: &Settings, report: &Report, fit: Option<&PresetFit>) -> Result
             advice.lease_timeout_ms, advice.heartbeat_interval_ms
         )?;
     }
-    page.push_str(
-        "\nThe cost is that of the requests at the prices that are set, without transfer and storage.\n",
-    );
+    page.push_str(match is_file(settings) {
+        true => "\nThe dollars are those of the same nodes on S3; a file costs nothing.\n",
+        false => {
+            "\nThe dollars are those of requests, with health and schedules, at the prices that are set.\n"
+        }
+    });
     Ok(page)
 }
 
@@ -114,7 +117,7 @@ fn month(settings: &Settings, preset: &str) -> String {
         Some(Ok(mut of_preset)) => {
             of_preset.price_write_per_1000_micros = settings.price_write_per_1000_micros;
             of_preset.price_read_per_1000_micros = settings.price_read_per_1000_micros;
-            format!("${:.2}", Projection::with_workers(&of_preset, NODES, 0).cost_per_month)
+            format!("${:.2}", dollars_of_run(&of_preset, NODES))
         }
         Some(Err(_)) | None => "-".to_owned(),
     }

@@ -356,7 +356,7 @@ impl Assessment {
             let mut add = |code, detail: &str| found.push(Reason::new(code, Some(name), detail));
             standby |= *name != self.me && node.told == Some(Told::Up);
             if node.state == NodeState::Down {
-                add(ReasonCode::NodeDown, "it has not refreshed its presence for a full timeout");
+                add(ReasonCode::NodeDown, "it has fallen silent");
                 continue;
             }
             if node.is_held() {

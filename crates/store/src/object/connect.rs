@@ -9,6 +9,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::HttpConnector;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -216,5 +217,19 @@ fn wrong(provider: Provider, error: &object_store::Error) -> OpenError {
         Provider::Gcs => "gs settings (GOOGLE_…)",
         Provider::Azure => "az settings (AZURE_…)",
     };
-    OpenError::Setting { setting: setting.to_owned(), rule: error.to_string().chars().take(400).collect() }
+    let mut rule = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_said = cause.to_string();
+        if !rule.contains(&cause_said) {
+            rule = format!("{rule}: {cause_said}");
+        }
+        source = cause.source();
+    }
+    if rule.contains("CA certificates") {
+        rule.push_str(
+            "; install the package ca-certificates, or name a file of root certificates in SSL_CERT_FILE",
+        );
+    }
+    OpenError::Setting { setting: setting.to_owned(), rule: rule.chars().take(400).collect() }
 }
