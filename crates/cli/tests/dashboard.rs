@@ -89,6 +89,8 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     let mark = cluster.mark();
     cluster.kill(a);
     browser.until("that something is wrong", "document.getElementById('state').dataset.tone !== 'good'");
+    browser.shows("nodes", "silent");
+    browser.shows("terms", "silent");
     browser.picture("dashboard-killed");
     let next = cluster.leader(mark);
     browser.shows("leader-name", &next.node);
@@ -391,15 +393,16 @@ fn a_busy_cluster_shows_what_runs_and_what_waits_for_how_long() {
     cluster.event(0, a, "became_leader");
     start(&mut cluster, "pod-b", "127.0.0.1:0", &[]);
     for agent in ["agent-1", "agent-2"] {
-        cluster.start_agent(&["--id", agent, "--allow-command", "/bin/sleep", "--slots", "2"]);
+        cluster.start_agent(&["--id", agent, "--allow-command", "/bin/sleep *", "--slots", "2"]);
     }
     // Four run for longer than this test; the others wait.
     (0..4).for_each(|number| submit("reports", &format!("report-{number}"), "300"));
     (0..12).for_each(|number| submit("mail", &format!("mail-{number}"), "1"));
     let browser = Browser::start(1280, 1500);
     browser.open(&page);
-    browser.shows("counts", "4 running");
-    browser.shows("counts", "12 waiting");
+    browser.shows("counts", "4 jobs running");
+    browser.shows("counts", "12 jobs waiting");
+    browser.shows("jobs", "every worker that could run it is busy");
     browser.until(
         "how many run and wait in each queue",
         "[...document.querySelectorAll('#queues tbody tr')].map((row) => row.innerText.replace(/\\s+/g, ' ')).join('|').match(/mail.* 12 .*\\|.*reports/)",

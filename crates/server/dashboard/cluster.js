@@ -2,6 +2,7 @@
 
 import { clock, duration, fill, get, make, pill, put, row, text, when, wide } from "./dom.js";
 import { beats, timeline } from "./plot.js";
+import { isSilent } from "./top.js";
 
 const marks = []; // contention, by the number of the heartbeat
 let span = 0;
@@ -34,7 +35,7 @@ export function drawTerms(terms, now) {
   const rows = terms.slice(-8).reverse().map((term) => {
     const until = term.until ? Date.parse(term.until) : term.leads ? end : NaN;
     const ended = make("span", { title: term.why }, term.ended ?? "replaced");
-    const state = term.leads ? pill("leads") : term.ended || term.until ? ended : pill("silent");
+    const state = term.leads ? pill(isSilent(now.leader) ? "silent" : "leads") : term.ended || term.until ? ended : pill("silent");
     return row(term.epoch, term.leader, state, String(term.epoch), when(term.from), term.until ? when(term.until) : "–", duration(until - Date.parse(term.from)));
   });
   fill("terms", rows, "Nobody has led yet.");

@@ -65,6 +65,7 @@ function isDown(node, now) {
 
 function stateOf(node, now) {
   if (isDown(node, now)) return [pill("down")];
+  if (node.role === "leader" && now.leader && now.leader.node === node.node && isSilent(now.leader)) return [pill("silent")];
   const role = node.role === "leader" ? pill("leader") : node.role === "gone" ? pill("suspect", "its presence is old") : pill("up", "standby");
   return node.state && node.state !== "up" && node.role !== "gone" ? [pill(node.state), role] : [role];
 }
@@ -79,7 +80,7 @@ export function drawLeader(now) {
 }
 
 /** Whether it may not act any more unless it has renewed since: not seen to for a whole hold. */
-function isSilent(leader) {
+export function isSilent(leader) {
   return !leader.isThisNode && leader.silentMs !== null && leader.silentMs > leader.leaseHoldMs;
 }
 
