@@ -50,7 +50,7 @@ export function drawStore(now) {
   put("store-state", pill(store.answers ? "up" : "down", store.answers ? "answers" : "does not answer"));
   text("store-name", store.name);
   const since = store.since ? [" since ", when(store.since)] : [];
-  put("store-detail", ...(store.answers ? [] : ["It does not answer", ...since, store.detail ? `: ${store.detail}` : "."]));
+  put("store-detail", ...(store.answers ? [] : [since.length ? "It has not answered" : "It does not answer", ...since, store.detail ? `: ${store.detail}` : "."]));
   get("store-detail").hidden = store.answers;
   const ms = (value) => (value === null || value === undefined ? "…" : `${value} ms`);
   put("latency", fact("Latency, half of all", ms(heartbeats.p50Ms)), fact("99 of 100", ms(heartbeats.p99Ms)),
