@@ -50,6 +50,8 @@ pub(crate) struct JobChecks {
     /// Due times that became jobs.
     pub(crate) dues: BTreeMap<SeriesId, BTreeSet<u64>>,
     created: BTreeSet<JobId>,
+    /// The ends of jobs that the ledger had at some time.
+    pub(super) over: BTreeMap<(JobId, Epoch, u64), JobState>,
     /// The ends of jobs that the history had at some time, with their numbers there.
     pub(super) ends: BTreeMap<(JobId, Epoch, u64), u64>,
     finals: BTreeMap<JobId, JobState>,
@@ -207,6 +209,9 @@ impl JobChecks {
             }
             if !before.is_some_and(|before| before.jobs.iter().any(|old| old.id == new.id)) {
                 self.appears(new);
+            }
+            if new.state.is_final() {
+                self.over.insert((new.id.clone(), new.epoch, new.ending), new.state);
             }
             self.record(new, leader.1, local);
         }
