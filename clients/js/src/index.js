@@ -1,0 +1,2 @@
+export { Client } from "./client.js";
+export { LockLost, TenureError, Unavailable } from "./errors.js";
