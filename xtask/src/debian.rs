@@ -22,6 +22,8 @@ pub(crate) const BROWSER: Needed =
 pub(crate) const PROMETHEUS: Needed =
     Needed { programs: &["prometheus", "promtool"], packages: &["prometheus"] };
 
+pub(crate) const NODE: Needed = Needed { programs: &["node", "npm"], packages: &["nodejs", "npm"] };
+
 /// The server's own programs are in a folder for each version, which is not searched; this one comes with them.
 pub(crate) const POSTGRES: Needed =
     Needed { programs: &["psql", "pg_ctlcluster"], packages: &["postgresql"] };

@@ -10,8 +10,15 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// What is installed, with what `deploy/requirements.txt` lists: schemathesis generates requests, z3 and cvc5 are the solvers for
-/// `proof/seat.py`, maturin makes a wheel.
-const PACKAGES: [&str; 4] = ["schemathesis==4.32.5", "z3-solver==5.4.0.0", "cvc5==1.4.2", "maturin==1.16.0"];
+/// `proof/seat.py`, maturin makes a wheel, and with the last two the client for Python works together.
+const PACKAGES: [&str; 6] = [
+    "schemathesis==4.32.5",
+    "z3-solver==5.4.0.0",
+    "cvc5==1.4.2",
+    "maturin==1.16.0",
+    "APScheduler==3.11.3",
+    "celery==5.7.0",
+];
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// The result of a check that needs Python.

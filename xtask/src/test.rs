@@ -26,6 +26,8 @@ const LIMIT: Duration = Duration::from_secs(20 * 60);
 const ENGINES_VARIABLE: &str = "TENURE_TEST_S3_ENGINES";
 /// Where the script of axe-core is, for the test of the dashboard that needs it.
 const AXE_VARIABLE: &str = "TENURE_TEST_AXE";
+/// Where node-cron is, for the test of the client that needs it.
+const CRON_VARIABLE: &str = "NODE_CRON";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -106,26 +108,33 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
             special.push((program, step.to_owned()));
         }
     }
-    let mut axe = None;
-    if special.iter().any(|(program, _)| *program == "dashboard") {
-        axe = npm::axe(workspace)?;
-        if axe.is_none() {
-            report.skip("AXE-CORE (npm's package is not there and cannot be installed)");
-        }
-    }
     let mut waiting = waiting(&programs, &special, &args.filter, &sites)?;
-    for task in &mut waiting {
-        task.command.env_remove(AXE_VARIABLE);
-        task.command.envs(axe.iter().map(|axe| (AXE_VARIABLE, axe)));
-    }
     let mut computing = computing(workspace, &programs, &args.filter);
     if filtered {
         report.skip("clients and deploy (a filter was given)");
     } else {
-        waiting.extend(clients(workspace));
         match python::programs(workspace)? {
-            Some(programs) => computing.extend(deploy(workspace, &programs)),
-            None => report.skip("DEPLOY (Python's packages are not there and cannot be installed)"),
+            Some(programs) => {
+                waiting.push(client_for_python(workspace, &programs));
+                computing.extend(deploy(workspace, &programs));
+            }
+            None => report
+                .skip("CLIENT FOR PYTHON, DEPLOY (Python's packages are not there and cannot be installed)"),
+        }
+        if report.has("client for js", &debian::NODE, false) {
+            waiting.push(client_for_js(workspace));
+        }
+    }
+    if special.iter().any(|(program, _)| *program == "dashboard") || !filtered {
+        let modules = npm::modules(workspace)?;
+        if modules.is_none() {
+            report.skip("AXE-CORE, NODE-CRON (npm's packages are not there and cannot be installed)");
+        }
+        for task in &mut waiting {
+            for (variable, file) in [(AXE_VARIABLE, "axe-core/axe.min.js"), (CRON_VARIABLE, "node-cron")] {
+                task.command.env_remove(variable);
+                task.command.envs(modules.iter().map(|modules| (variable, modules.join(file))));
+            }
         }
     }
     report.lanes(waiting, computing, filtered);
@@ -218,18 +227,19 @@ fn computing(workspace: &Workspace, programs: &[Program], filter: &[String]) -> 
     tasks
 }
 
-/// The clients in other languages, against the binary of this build.
-fn clients(workspace: &Workspace) -> [Task; 2] {
-    let task = |folder: &str, line: &[&str]| {
-        let mut command = Command::new(line[0]);
-        command.args(&line[1..]).current_dir(workspace.root.join("clients").join(folder));
-        command.env("TENURE_BIN", workspace.program("tenure"));
-        Task { step: format!("client for {folder}"), title: line.join(" "), command }
-    };
-    [
-        task("python", &["python3", "-m", "unittest", "discover", "-t", ".", "-s", "tests"]),
-        task("js", &["node", "--test"]),
-    ]
+/// The client for Python, against the binary of this build; with the packages it works together with.
+fn client_for_python(workspace: &Workspace, programs: &Path) -> Task {
+    let mut command = Command::new(programs.join("python"));
+    command.args(["-m", "unittest", "discover", "-t", ".", "-s", "tests"]);
+    command.current_dir(workspace.root.join("clients/python")).env("TENURE_BIN", workspace.program("tenure"));
+    Task { step: "client for python".to_owned(), title: "clients/python".to_owned(), command }
+}
+
+fn client_for_js(workspace: &Workspace) -> Task {
+    let mut command = Command::new("node");
+    command.arg("--test");
+    command.current_dir(workspace.root.join("clients/js")).env("TENURE_BIN", workspace.program("tenure"));
+    Task { step: "client for js".to_owned(), title: "clients/js".to_owned(), command }
 }
 
 /// What `deploy/` describes is valid, and the check of that bites.

@@ -122,7 +122,9 @@ fn read(path: &Path) -> Result<String, String> {
 /// Why a file is no place for a secret, if it is none.
 fn exposed(mode: u32, owner: u32, me: u32) -> Option<String> {
     let bits = mode & 0o7777;
-    if mode & 0o077 != 0 {
+    // A group that the administrator chose may read it: so systemd and Kubernetes hand secrets to a service.
+    let allowed = if owner == 0 { 0o740 } else { 0o700 };
+    if mode & 0o777 & !allowed != 0 {
         return Some(format!(
             "its mode is {bits:04o}, so other users can read the token: run chmod 600 on it"
         ));
@@ -173,7 +175,12 @@ mod tests {
             let why = exposed(bad, 7, 7).unwrap();
             assert!(why.contains(&format!("{:04o}", bad & 0o777)) && why.contains("chmod 600"), "{why}");
         }
-        assert_eq!(exposed(0o100_600, 0, 7), None, "the administrator's");
+        for fine in [0o100_600, 0o100_640, 0o100_440] {
+            assert_eq!(exposed(fine, 0, 7), None, "the administrator's: {fine:o}");
+        }
+        for bad in [0o100_660, 0o100_644, 0o100_444, 0o100_650] {
+            assert!(exposed(bad, 0, 7).is_some(), "the administrator's: {bad:o}");
+        }
         assert!(exposed(0o100_600, 8, 7).unwrap().contains('8'));
         assert!(exposed(0o100_600, 8, 0).is_some(), "the administrator takes no secret of somebody else's");
     }

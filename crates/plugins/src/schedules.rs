@@ -25,7 +25,7 @@ mod webhook;
 
 pub use cost::cost;
 pub use figures::SCHEDULE_METRIC_NAMES;
-pub use job::{JobFacts, schedule_of};
+pub use job::{JobFacts, is_stranded, schedule_of};
 pub use problem::{Problem, Problems};
 pub use read::Rules;
 pub use runner::{

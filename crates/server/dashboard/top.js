@@ -48,7 +48,7 @@ export function drawCounts(now) {
     tile("#h-nodes", now.nodes ? nodes.length - down : "–", "node", "", down ? `${down} down` : "none down", down ? "warn" : null),
     tile("#h-workers", active, "worker", "", inactive ? `${inactive} silent` : "none silent", inactive ? "warn" : null),
     tile("#jobs-running", jobs ? jobs.running : "–", "job", " running", jobs ? `looked at ${ago(jobs.ageMs)}` : "", null),
-    tile("#jobs-waiting", jobs ? jobs.waiting : "–", "job", " waiting", "in all queues", null),
+    tile("#jobs-waiting", jobs ? jobs.waiting : "–", "job", " waiting", jobs && jobs.stranded ? `${jobs.stranded} that nobody may run` : "in all queues", jobs && jobs.stranded ? "warn" : null),
     tile("#jobs-dead", jobs ? jobs.dead : "–", "job", " dead", jobs && jobs.dead ? "attempts used up" : "none gave up", jobs && jobs.dead ? "bad" : null),
     tile("#h-schedules", schedules ? schedules.failing + schedules.refused : "–", "schedule", " failing", schedules ? `of ${schedules.total}` : "", schedules && schedules.failing + schedules.refused ? "bad" : null));
 }

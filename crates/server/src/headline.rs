@@ -45,6 +45,8 @@ pub(crate) struct Facts<'a> {
     /// Its requests for the election fail.
     pub(crate) store_trouble: bool,
     pub(crate) health: Option<&'a HealthView>,
+    /// How many submitted jobs no active worker may run, and why.
+    pub(crate) stranded: Option<(u64, &'a str)>,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -117,6 +119,11 @@ fn led(facts: &Facts<'_>, leader: LeaderFacts<'_>) -> Headline {
                 sentences.push(format!("And {} more.", reasons.len() - REASONS));
             }
         }
+    }
+    match facts.stranded {
+        None | Some((0, _)) => {}
+        Some((1, why)) => sentences.push(format!("A job waits: {why}.")),
+        Some((count, why)) => sentences.push(format!("{count} jobs wait: {why}.")),
     }
     match sentences.is_empty() {
         true => Headline::new(Tone::Good, &["Nothing is wrong.".to_owned()]),
@@ -198,6 +205,7 @@ mod tests {
             claims_in_ms: Some(7100),
             store_trouble: false,
             health: Some(&well),
+            stranded: Some((0, "")),
         };
         let nobody =
             Facts { leader: None, unchanged_ms: Some(8000), claims_in_ms: Some(1000), ..led.clone() };
@@ -266,6 +274,20 @@ mod tests {
                 Facts { health: Some(&new), ..led.clone() },
                 Tone::Warn,
                 "The leader is new and has not judged the others yet.",
+            ),
+            (
+                Facts { stranded: Some((1, "no active worker serves queue mail")), ..led.clone() },
+                Tone::Warn,
+                "A job waits: no active worker serves queue mail.",
+            ),
+            (
+                Facts {
+                    stranded: Some((7, "no active worker takes jobs")),
+                    health: Some(&down),
+                    ..led.clone()
+                },
+                Tone::Bad,
+                "pod-c is down. No other node could take over. 7 jobs wait: no active worker takes jobs.",
             ),
             (Facts { health: None, ..led.clone() }, Tone::Warn, "Nobody judges the cluster's health."),
             // Without a leader, what the last one said does not count.

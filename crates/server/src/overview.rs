@@ -12,7 +12,7 @@ use crate::headline::{Facts, Headline, LeaderFacts};
 use crate::history::SeenTerm;
 use crate::problem::Answer;
 use crate::state::{Shared, role_name};
-use crate::store_reads::Cluster;
+use crate::store_reads::{Cluster, JobFacts};
 use serde::Serialize;
 use std::time::Duration;
 use tenure::clock::millis;
@@ -162,7 +162,7 @@ pub(crate) async fn overview(state: &Shared, most: Duration) -> Overview {
     };
     let known = metrics.note.is_none();
     Overview {
-        headline: headline(state, leader.as_ref(), health.as_ref()),
+        headline: headline(state, leader.as_ref(), health.as_ref(), jobs.as_ref()),
         namespace: metrics.namespace.clone(),
         node: metrics.node.clone(),
         software: format!("tenure {}", env!("CARGO_PKG_VERSION")),
@@ -216,7 +216,12 @@ pub(crate) async fn overview(state: &Shared, most: Duration) -> Overview {
     }
 }
 
-fn headline(state: &Shared, leader: Option<&LeaderView>, health: Option<&HealthView>) -> Headline {
+fn headline(
+    state: &Shared,
+    leader: Option<&LeaderView>,
+    health: Option<&HealthView>,
+    jobs: Option<&Aged<JobFacts>>,
+) -> Headline {
     let (epoch, store_trouble) = {
         let known = state.leadership.borrow();
         (known.epoch, known.store_trouble)
@@ -236,6 +241,7 @@ fn headline(state: &Shared, leader: Option<&LeaderView>, health: Option<&HealthV
         claims_in_ms: state.node.claims_in().map(millis),
         store_trouble,
         health,
+        stranded: jobs.map(|found| &found.value.stranded).map(|(count, why)| (*count, why.as_str())),
     })
 }
 

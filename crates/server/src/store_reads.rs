@@ -21,7 +21,7 @@ use tenure::store::{Lanes, Meter, Metered, Store, StoreUrl};
 use tenure::worker::WorkerList;
 use tenure_plugins::checks::Health;
 use tenure_plugins::cluster_health::HealthView;
-use tenure_plugins::schedules::{JobInfo, JobRow, Schedules};
+use tenure_plugins::schedules::{JobInfo, JobRow, Schedules, is_stranded, schedule_of};
 use tenure_plugins::terms::TermsView;
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
@@ -95,6 +95,8 @@ pub(crate) struct JobFacts {
     pub(crate) total: usize,
     pub(crate) open: usize,
     pub(crate) by_state: BTreeMap<&'static str, u64>,
+    /// Those of no schedule that no active worker may run, and why the first of them cannot be run.
+    pub(crate) stranded: (u64, String),
     pub(crate) unreadable: Vec<String>,
 }
 
@@ -313,14 +315,20 @@ async fn jobs(store: StoreAccess) -> Answer<JobFacts> {
     for job in &jobs {
         *by_state.entry(job.state.as_str()).or_insert(0) += 1;
     }
-    let rows = JobRow::all(&store.schedules(), worth_showing(jobs)).await?;
     let now_ms = now_ms();
+    // The leader's health tells those of schedules.
+    let stranded: Vec<&JobRecord> =
+        jobs.iter().filter(|job| is_stranded(job, now_ms) && schedule_of(job).is_none()).collect();
+    let why = stranded.last().map_or(String::new(), |job| job.reason.to_string());
+    let stranded = (stranded.len() as u64, why);
+    let rows = JobRow::all(&store.schedules(), worth_showing(jobs)).await?;
     Ok(JobFacts {
         rows: rows.iter().map(|row| (row.record.series.clone(), row.info(now_ms))).collect(),
         queues,
         total,
         open,
         by_state,
+        stranded,
         unreadable: list.unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect(),
     })
 }

@@ -67,12 +67,11 @@ impl Dist<'_> {
         let Some(programs) = python::programs(self.workspace)? else {
             return Ok(Err("python3 with venv is needed".to_owned()));
         };
-        let mut maturin = cargo_static(self.workspace);
-        // With cargo's own environment, which finds the build of before.
+        let cargo = cargo_static(self.workspace);
         let mut wheel = Command::new(programs.join("maturin"));
-        wheel
-            .current_dir(&self.workspace.root)
-            .envs(maturin.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        // The same environment, so that what is built already is found.
+        let environment = cargo.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        wheel.current_dir(&self.workspace.root).envs(environment);
         wheel.args([
             "build",
             "--manifest-path",
@@ -87,7 +86,6 @@ impl Dist<'_> {
             .args(["--locked", "--auditwheel", "skip", "--compatibility", "manylinux_2_17", "--out"])
             .arg(&self.out);
         ensure!(process::run(&mut wheel, BUILD_LIMIT)?, "maturin failed");
-        maturin.arg("--version");
         Ok(Ok(()))
     }
 

@@ -6,6 +6,9 @@ use serde_json::Value;
 use tenure::id::{CheckName, JobId, ScheduleId, SeriesId};
 use tenure::job::JobRecord;
 
+/// How long a job may wait for somebody who may run it: workers come and go.
+const NOBODY_MS: u64 = 60_000;
+
 /// The schedule that made a job; `None` if none did: nothing else is named that way.
 pub fn schedule_of(job: &JobRecord) -> Option<ScheduleId> {
     scheduled_by(&job.series, &job.id)
@@ -18,6 +21,13 @@ pub(super) fn scheduled_by(series: &SeriesId, job: &JobId) -> Option<ScheduleId>
 /// When a job of a due time was due; `None` for others.
 pub(super) fn due_ms(series: &SeriesId, job: &JobId) -> Option<u64> {
     job.as_str().strip_prefix(series.as_str())?.strip_prefix('-')?.parse().ok()
+}
+
+/// Whether a job has waited for a minute although it could run, if only there were an active worker that may run it.
+pub fn is_stranded(job: &JobRecord, now_ms: u64) -> bool {
+    let submitted = || u64::try_from(job.submitted_ms.max(job.not_before_ms)).ok();
+    let since = due_ms(&job.series, &job.id).or_else(submitted);
+    job.finds_nobody() && since.is_some_and(|since| now_ms.saturating_sub(since) >= NOBODY_MS)
 }
 
 pub(super) fn is_scheduled(series: &SeriesId, job: &JobId) -> bool {
@@ -99,5 +109,21 @@ mod tests {
         assert_eq!((facts.due_ms, facts.report.as_ref()), (Some(7), Some(&report)));
         assert_eq!(facts.check_names(Some(&schedule)), ["home"]);
         assert_eq!(facts.check_names(None), ["check 1"]);
+    }
+
+    #[test]
+    fn a_job_is_stranded_if_for_a_minute_nobody_may_run_it() {
+        let nobody = "no active worker serves queue mail";
+        let submitted = |reason, submitted_ms, not_before_ms| {
+            let record = JobSpec::new("m1", "send").record().expect("valid");
+            JobRecord { reason: Arc::from(reason), submitted_ms, not_before_ms, ..record }
+        };
+        let at = |job: &JobRecord, now_ms| is_stranded(job, now_ms);
+        assert!(at(&submitted(nobody, 1000, 0), 61_000));
+        assert!(!at(&submitted(nobody, 1000, 0), 60_999));
+        assert!(!at(&submitted(nobody, 1000, 50_000), 61_000), "its time has only just come");
+        assert!(!at(&submitted("every worker that could run it is busy", 1000, 0), 61_000));
+        assert!(at(&job(JobState::Queued, nobody), 60_007), "due at 7 ms");
+        assert!(!at(&job(JobState::Dispatched, nobody), 60_007));
     }
 }

@@ -188,6 +188,8 @@ pub struct JobsView {
     pub running: u64,
     /// Those whose attempts are used up.
     pub dead: u64,
+    /// Submitted ones that have waited for a minute although no active worker may run them.
+    pub stranded: u64,
     /// By state.
     pub by_state: BTreeMap<String, u64>,
     /// How old this is.
@@ -207,6 +209,7 @@ impl JobsView {
             waiting: counted(|state| state == JobState::Queued),
             running: counted(JobState::is_out),
             dead: counted(JobState::is_dead),
+            stranded: jobs.stranded.0,
             by_state: jobs.by_state.iter().map(|(state, count)| ((*state).to_owned(), *count)).collect(),
             age_ms: millis(found.age),
         }

@@ -6,7 +6,7 @@
 
 use super::Term;
 use crate::checks::report::JobReport;
-use crate::schedules::job::{due_ms, scheduled_by};
+use crate::schedules::job::{due_ms, is_stranded, scheduled_by};
 use crate::schedules::runner::{JobTrouble, ScheduleEvent};
 use crate::schedules::schedule::Schedule;
 use crate::schedules::webhook::NO_CHECK_PASSED;
@@ -24,9 +24,6 @@ const NOTICE_TIME: Duration = Duration::from_secs(5);
 
 /// The shortest time between two reports of missed due times of one schedule.
 const MISSED_EVERY: Duration = Duration::from_secs(60);
-
-/// How long a job may wait for somebody who may run it before the schedule counts as waiting.
-const NOBODY_MS: u64 = 60_000;
 
 /// Why a job ended as it did, or the beginning of what its worker said.
 fn why(update: &JobUpdate) -> String {
@@ -194,12 +191,8 @@ impl Term<'_> {
     /// The schedules with a job that waits because no worker may take it.
     pub(super) fn waiting(&self, jobs: &[JobRecord]) -> BTreeMap<ScheduleId, String> {
         let now_ms = self.now_ms();
-        let is_old = |job: &&JobRecord| {
-            let due = due_ms(&job.series, &job.id).or_else(|| u64::try_from(job.submitted_ms).ok());
-            job.finds_nobody() && due.is_some_and(|due| now_ms.saturating_sub(due) >= NOBODY_MS)
-        };
-        let waiting = jobs.iter().filter(is_old);
-        waiting
+        let stranded = jobs.iter().filter(|job| is_stranded(job, now_ms));
+        stranded
             .filter_map(|job| Some((scheduled_by(&job.series, &job.id)?, job.reason.to_string())))
             .collect()
     }
