@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: one static binary, and everything it can be installed from, below `target/dist`.
+//! `cargo xtask dist`: one static binary, and everything it can be installed from, below `target/packages`.
 //!
 //! `--try` then installs each package as a stranger would, without Rust on the path, and runs the demo of what was installed.
 
@@ -62,7 +62,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     }
     wanted.sort();
     wanted.dedup();
-    let out = workspace.target.join("dist");
+    let out = workspace.target.join("packages");
     // Packages of an older build must not look like this one's.
     if out.is_dir() {
         fs::remove_dir_all(&out)?;

@@ -49,6 +49,7 @@ impl Dist<'_> {
         // Built already; `--no-strip`: the profile did.
         deb.args([
             "deb",
+            "--quiet",
             "--package",
             "tenure-cli",
             "--no-build",
