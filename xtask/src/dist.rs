@@ -141,10 +141,10 @@ impl Dist<'_> {
     }
 }
 
-/// `cargo` that links the C library in.
+/// `cargo` that links the C library in. The addresses to adjust at the start are packed: half a megabyte.
 fn cargo_static(workspace: &Workspace) -> Command {
     let mut cargo = workspace.cargo();
-    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs");
     cargo
 }
 

@@ -73,7 +73,10 @@ fn summary(contents: &str) -> String {
     let mut lines = Vec::new();
     for line in contents.lines() {
         match line.split_once("](") {
-            Some((title, path)) => lines.push(format!("{title}](docs/{path}")),
+            Some((title, path)) => match path.strip_prefix("../") {
+                Some(path) => lines.push(format!("{title}]({path}")),
+                None => lines.push(format!("{title}](docs/{path}")),
+            },
             None => lines.push(line.to_owned()),
         }
         if line.starts_with("# Summary") {
@@ -154,9 +157,16 @@ mod tests {
 
     #[test]
     fn the_contents_are_seen_from_the_root() {
-        let made = summary("# Summary\n\n[Map](README.md)\n\n# Guide\n\n- [Jobs](guide/jobs.md)\n");
+        let made = summary(
+            "# Summary\n\n[Map](README.md)\n\n# Guide\n\n- [Jobs](guide/jobs.md)\n- [JS](../clients/js.md)\n",
+        );
         assert!(made.starts_with("# Summary\n\n[Tenure](README.md)\n\n[Map](docs/README.md)"), "{made}");
-        assert!(made.contains("- [Jobs](docs/guide/jobs.md)\n- [Architecture](ARCHITECTURE.md)"), "{made}");
+        assert!(
+            made.contains(
+                "- [Jobs](docs/guide/jobs.md)\n- [JS](clients/js.md)\n- [Architecture](ARCHITECTURE.md)"
+            ),
+            "{made}"
+        );
     }
 
     #[test]
