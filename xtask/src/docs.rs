@@ -19,11 +19,12 @@ const MDBOOK: Tool = Tool { verb: None, package: "mdbook", version: "0.5.4" };
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Pages outside `docs/` that are part of the site, after its own.
-const MORE: [(&str, &str); 4] = [
+const MORE: [(&str, &str); 5] = [
     ("Architecture", "ARCHITECTURE.md"),
     ("Contributing", "CONTRIBUTING.md"),
     ("Changelog", "CHANGELOG.md"),
     ("Benchmarks, all of them", "bench/README.md"),
+    ("Transcripts", "crates/core/testdata/README.md"),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
@@ -48,13 +49,20 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     Ok(dead.is_empty())
 }
 
-/// Copies what git knows, and writes the table of contents for it.
+/// Copies what git knows, of code only what a page links to, and writes the table of contents for it.
 fn stage(workspace: &Workspace, source: &Path) -> Result<()> {
-    for path in workspace.files()? {
+    let files = workspace.files()?;
+    let mut linked = BTreeSet::new();
+    for page in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(workspace.root.join(page))?;
+        let folder = page.parent().unwrap_or(Path::new(""));
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        linked.insert(page.clone());
+        linked.extend(targets.map(|target| plain(&folder.join(target))));
+    }
+    for path in files {
         let code = ["crates", "xtask", "fuzz", "bench"].iter().any(|folder| path.starts_with(folder));
-        let page = path.extension().is_some_and(|extension| extension == "md");
-        let example = path.components().any(|part| part.as_os_str() == "examples");
-        if code && !page && !example {
+        if code && !linked.contains(&path) {
             continue;
         }
         let copy = source.join(&path);
