@@ -370,7 +370,7 @@ fn a_token_that_others_can_read_is_refused() {
     let sandbox = Sandbox::new();
     let file = sandbox.path("token");
     let flags = ["--http-token-file", "--http-read-token-file"];
-    for (bits, flag) in [(0o644, flags[0]), (0o640, flags[1]), (0o604, flags[0]), (0o660, flags[0])] {
+    for (bits, flag) in [(0o644, flags[0]), (0o620, flags[1]), (0o604, flags[0]), (0o660, flags[0])] {
         secret(&file, "MARKED-token-0123456789", bits);
         let run = command(&sandbox, &["--store", &sandbox.sqlite("t.db"), flag, file.to_str().unwrap()]);
         let ran = crate::common::finish(run, PATIENCE).assert_code(2);
