@@ -122,7 +122,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
                 .skip("CLIENT FOR PYTHON, DEPLOY (Python's packages are not there and cannot be installed)"),
         }
         if report.has("client for js", &debian::NODE, false) {
-            waiting.push(client_for_js(workspace));
+            waiting.push(client_for_js(workspace)?);
         }
     }
     if special.iter().any(|(program, _)| *program == "dashboard") || !filtered {
@@ -235,11 +235,16 @@ fn client_for_python(workspace: &Workspace, programs: &Path) -> Task {
     Task { step: "client for python".to_owned(), title: "clients/python".to_owned(), command }
 }
 
-fn client_for_js(workspace: &Workspace) -> Task {
+fn client_for_js(workspace: &Workspace) -> Result<Task> {
     let mut command = Command::new("node");
     command.arg("--test");
+    // They wait most of the time; an older Node.js takes one file after another.
+    let at_once = "--test-concurrency";
+    if process::capture(Command::new("node").arg("--help"), LIMIT)?.ok("node")?.contains(at_once) {
+        command.arg(format!("{at_once}=4"));
+    }
     command.current_dir(workspace.root.join("clients/js")).env("TENURE_BIN", workspace.program("tenure"));
-    Task { step: "client for js".to_owned(), title: "clients/js".to_owned(), command }
+    Ok(Task { step: "client for js".to_owned(), title: "clients/js".to_owned(), command })
 }
 
 /// What `deploy/` describes is valid, and the check of that bites.
