@@ -294,6 +294,16 @@ def check_unit(path):
 
 
 def check_terraform(path):
+    text = (path / "main.tf").read_text()
+    declared = {f"var.{name}" for name in re.findall(r'^variable "(\w+)"', text, re.MULTILINE)}
+    declared |= {".".join(names) for names in re.findall(r'^resource "(\w+)" "(\w+)"', text, re.MULTILINE)}
+    declared |= {f"data.{kind}.{name}" for kind, name in re.findall(r'^data "(\w+)" "(\w+)"', text, re.MULTILINE)}
+    for block in re.findall(r"^locals {\n(.*?)^}", text, re.MULTILINE | re.DOTALL):
+        declared |= {f"local.{name}" for name in re.findall(r"^  (\w+) +=", block, re.MULTILINE)}
+    code = re.sub(r"#.*", "", text)
+    used = set(re.findall(r"\b(?:var|local|data\.\w+|(?<!data\.)(?:aws|google|azurerm)_\w+)\.[a-z]\w*", code))
+    yield from (f"{name} is not declared" for name in sorted(used - declared))
+    yield from (f"{name} is not used" for name in sorted(declared - used) if name.startswith(("var.", "local.", "data.")))
     done = run("terraform", f"-chdir={path}", "fmt", "-check", "-diff")
     if done.returncode != 0:
         yield done.stdout.strip() or done.stderr.strip()

@@ -55,6 +55,9 @@ BROKEN = [
     ("systemd/tenure.service", None, "WatchdogSec=30", "WatchdogSecs=30", "WatchdogSecs"),
     ("systemd/tenure.service", None, "NoNewPrivileges=yes\nCapabilityBoundingSet=\nProtectSystem=strict\n", "", "open to attack"),
     ("cloud/gcs", "cloud/gcs/main.tf", "project  ", "project ", "project"),
+    ("cloud/gcs", "cloud/gcs/main.tf", "var.location", "var.place", "var.place is not declared"),
+    ("cloud/aws", "cloud/aws/main.tf", "aws_iam_role.tenure.arn", "aws_iam_role.tenures.arn", "aws_iam_role.tenures is not declared"),
+    ("cloud/azure", "cloud/azure/main.tf", 'variable "', 'variable "spare" {}\n\nvariable "', "var.spare is not used"),
 ]
 
 
