@@ -302,8 +302,11 @@ def check_terraform(path):
         declared |= {f"local.{name}" for name in re.findall(r"^  (\w+) +=", block, re.MULTILINE)}
     code = re.sub(r"#.*", "", text)
     used = set(re.findall(r"\b(?:var|local|data\.\w+|(?<!data\.)(?:aws|google|azurerm)_\w+)\.[a-z]\w*", code))
+    unused = {name for name in declared - used if name.startswith(("var.", "local.", "data."))}
     yield from (f"{name} is not declared" for name in sorted(used - declared))
-    yield from (f"{name} is not used" for name in sorted(declared - used) if name.startswith(("var.", "local.", "data.")))
+    yield from (f"{name} is not used" for name in sorted(unused))
+    if used - declared or unused:
+        return
     done = run("terraform", f"-chdir={path}", "fmt", "-check", "-diff")
     if done.returncode != 0:
         yield done.stdout.strip() or done.stderr.strip()
