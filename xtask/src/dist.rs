@@ -141,7 +141,7 @@ impl Dist<'_> {
     }
 }
 
-/// `cargo` that links the C library in. The addresses to adjust at the start are packed: half a megabyte.
+/// `cargo` that links the C library in. Packed relocations save half a megabyte.
 fn cargo_static(workspace: &Workspace) -> Command {
     let mut cargo = workspace.cargo();
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs");

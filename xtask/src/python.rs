@@ -10,7 +10,7 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// What is installed, with what `deploy/requirements.txt` lists: schemathesis generates requests, z3 and cvc5 are the solvers for
-/// `proof/seat.py`, maturin makes a wheel, and with the last two the client for Python works together.
+/// `proof/seat.py`, maturin makes a wheel, and the client for Python is tested with APScheduler and Celery.
 const PACKAGES: [&str; 6] = [
     "schemathesis==4.32.5",
     "z3-solver==5.4.0.0",

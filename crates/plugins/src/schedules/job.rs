@@ -23,7 +23,7 @@ pub(super) fn due_ms(series: &SeriesId, job: &JobId) -> Option<u64> {
     job.as_str().strip_prefix(series.as_str())?.strip_prefix('-')?.parse().ok()
 }
 
-/// Whether a job has waited for a minute although it could run, if only there were an active worker that may run it.
+/// Whether a job has waited for a minute because no active worker may run it.
 pub fn is_stranded(job: &JobRecord, now_ms: u64) -> bool {
     let submitted = || u64::try_from(job.submitted_ms.max(job.not_before_ms)).ok();
     let since = due_ms(&job.series, &job.id).or_else(submitted);
@@ -118,12 +118,11 @@ mod tests {
             let record = JobSpec::new("m1", "send").record().expect("valid");
             JobRecord { reason: Arc::from(reason), submitted_ms, not_before_ms, ..record }
         };
-        let at = |job: &JobRecord, now_ms| is_stranded(job, now_ms);
-        assert!(at(&submitted(nobody, 1000, 0), 61_000));
-        assert!(!at(&submitted(nobody, 1000, 0), 60_999));
-        assert!(!at(&submitted(nobody, 1000, 50_000), 61_000), "its time has only just come");
-        assert!(!at(&submitted("every worker that could run it is busy", 1000, 0), 61_000));
-        assert!(at(&job(JobState::Queued, nobody), 60_007), "due at 7 ms");
-        assert!(!at(&job(JobState::Dispatched, nobody), 60_007));
+        assert!(is_stranded(&submitted(nobody, 1000, 0), 61_000));
+        assert!(!is_stranded(&submitted(nobody, 1000, 0), 60_999));
+        assert!(!is_stranded(&submitted(nobody, 1000, 50_000), 61_000), "its time has only just come");
+        assert!(!is_stranded(&submitted("every worker that could run it is busy", 1000, 0), 61_000));
+        assert!(is_stranded(&job(JobState::Queued, nobody), 60_007), "due at 7 ms");
+        assert!(!is_stranded(&job(JobState::Dispatched, nobody), 60_007));
     }
 }
