@@ -46,7 +46,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) store_trouble: bool,
     pub(crate) health: Option<&'a HealthView>,
     /// How many submitted jobs no active worker may run, and why.
-    pub(crate) stranded: Option<(u64, &'a str)>,
+    pub(crate) stranded: (u64, &'a str),
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -121,9 +121,9 @@ fn led(facts: &Facts<'_>, leader: LeaderFacts<'_>) -> Headline {
         }
     }
     match facts.stranded {
-        None | Some((0, _)) => {}
-        Some((1, why)) => sentences.push(format!("A job waits: {why}.")),
-        Some((count, why)) => sentences.push(format!("{count} jobs wait: {why}.")),
+        (0, _) => {}
+        (1, why) => sentences.push(format!("A job waits: {why}.")),
+        (count, why) => sentences.push(format!("{count} jobs wait: {why}.")),
     }
     match sentences.is_empty() {
         true => Headline::new(Tone::Good, &["Nothing is wrong.".to_owned()]),
@@ -205,7 +205,7 @@ mod tests {
             claims_in_ms: Some(7100),
             store_trouble: false,
             health: Some(&well),
-            stranded: Some((0, "")),
+            stranded: (0, ""),
         };
         let nobody =
             Facts { leader: None, unchanged_ms: Some(8000), claims_in_ms: Some(1000), ..led.clone() };
@@ -276,16 +276,12 @@ mod tests {
                 "The leader is new and has not judged the others yet.",
             ),
             (
-                Facts { stranded: Some((1, "no active worker serves queue mail")), ..led.clone() },
+                Facts { stranded: (1, "no active worker serves queue mail"), ..led.clone() },
                 Tone::Warn,
                 "A job waits: no active worker serves queue mail.",
             ),
             (
-                Facts {
-                    stranded: Some((7, "no active worker takes jobs")),
-                    health: Some(&down),
-                    ..led.clone()
-                },
+                Facts { stranded: (7, "no active worker takes jobs"), health: Some(&down), ..led.clone() },
                 Tone::Bad,
                 "pod-c is down. No other node could take over. 7 jobs wait: no active worker takes jobs.",
             ),

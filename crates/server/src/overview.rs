@@ -241,7 +241,7 @@ fn headline(
         claims_in_ms: state.node.claims_in().map(millis),
         store_trouble,
         health,
-        stranded: jobs.map(|found| &found.value.stranded).map(|(count, why)| (*count, why.as_str())),
+        stranded: jobs.map_or((0, ""), |found| (found.value.stranded.0, &found.value.stranded.1)),
     })
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct JobFacts {
     pub(crate) total: usize,
     pub(crate) open: usize,
     pub(crate) by_state: BTreeMap<&'static str, u64>,
-    /// Those of no schedule that no active worker may run, and why the first of them cannot be run.
+    /// How many [`stranded`] ones, and why the oldest of them waits.
     pub(crate) stranded: (u64, String),
     pub(crate) unreadable: Vec<String>,
 }
@@ -316,11 +316,7 @@ async fn jobs(store: StoreAccess) -> Answer<JobFacts> {
         *by_state.entry(job.state.as_str()).or_insert(0) += 1;
     }
     let now_ms = now_ms();
-    // The leader's health tells those of schedules.
-    let stranded: Vec<&JobRecord> =
-        jobs.iter().filter(|job| is_stranded(job, now_ms) && schedule_of(job).is_none()).collect();
-    let why = stranded.last().map_or(String::new(), |job| job.reason.to_string());
-    let stranded = (stranded.len() as u64, why);
+    let stranded = stranded(&jobs, now_ms);
     let rows = JobRow::all(&store.schedules(), worth_showing(jobs)).await?;
     Ok(JobFacts {
         rows: rows.iter().map(|row| (row.record.series.clone(), row.info(now_ms))).collect(),
@@ -331,6 +327,13 @@ async fn jobs(store: StoreAccess) -> Answer<JobFacts> {
         stranded,
         unreadable: list.unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect(),
     })
+}
+
+/// How many jobs of no schedule wait in vain, and why the oldest does. The leader's health tells those of schedules.
+fn stranded(newest_first: &[JobRecord], now_ms: u64) -> (u64, String) {
+    let found = newest_first.iter().filter(|job| is_stranded(job, now_ms) && schedule_of(job).is_none());
+    let oldest = found.clone().last();
+    (found.count() as u64, oldest.map_or(String::new(), |job| job.reason.to_string()))
 }
 
 /// The newest jobs, and those that people look for among many that wait: the ones that run, and the ones that went wrong.
@@ -355,4 +358,27 @@ pub(crate) fn bytes_of(value: &impl serde::Serialize) -> Bytes {
 
 pub(crate) fn now_ms() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure::job::JobSpec;
+
+    #[test]
+    fn only_jobs_of_no_schedule_are_counted_as_stranded_and_the_oldest_says_why() {
+        let job = |id: &str, series: Option<&str>, reason: &str| {
+            let spec = JobSpec::new(id, "send");
+            let spec = series.into_iter().fold(spec, JobSpec::series);
+            JobRecord { reason: reason.into(), submitted_ms: 1000, ..spec.record().expect("valid") }
+        };
+        let jobs = [
+            job("m3", None, "every worker that could run it is busy"),
+            job("m2", None, "no active worker takes jobs"),
+            job("nightly-1000", Some("nightly"), "no active worker takes jobs"),
+            job("m1", None, "no active worker serves queue mail"),
+        ];
+        assert_eq!(stranded(&jobs, 61_000), (2, "no active worker serves queue mail".to_owned()));
+        assert_eq!(stranded(&jobs, 60_000), (0, String::new()));
+    }
 }
