@@ -7,6 +7,7 @@ of Terraform, or an IAM policy. Prints one line for each, and each fault on a li
 Needs what requirements.txt lists. `kubectl`, `systemd-analyze` and `terraform` are used if they are there; what is skipped is said.
 """
 
+import functools
 import json
 import os
 import re
@@ -14,10 +15,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import kubernetes_validate
 import yaml
+from hcl2.query import DocumentView
+from hcl2.rules.indexing import GetAttrExprTermRule
+from hcl2.rules.strings import HeredocTemplateRule
+from lark import LarkError
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -51,7 +57,7 @@ def output(*command, **options):
 
 
 def load(text):
-    return [document for document in yaml.safe_load_all(text) if document]
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
 
 
 def pod_of(thing):
@@ -132,6 +138,12 @@ def check_pod(pod):
             yield f"{container['name']}: has too little time to hand over"
 
 
+@functools.cache
+def validate(thing, version):
+    """`thing` is JSON, which can be cached: most renderings of the chart have the same objects, and each validation reads 2 MB."""
+    kubernetes_validate.validate(json.loads(thing), version, strict=True)
+
+
 def check_objects(things):
     pods = [pod_of(thing) for thing in things if pod_of(thing)]
     for thing in things:
@@ -141,7 +153,7 @@ def check_objects(things):
             continue
         try:
             for version in VERSIONS:
-                kubernetes_validate.validate(thing, version, strict=True)
+                validate(json.dumps(thing), version)
         except (kubernetes_validate.ValidationError, kubernetes_validate.InvalidSchemaError) as error:
             yield f"{where}: Kubernetes {version}: {getattr(error, 'message', error)}"
             continue
@@ -208,6 +220,7 @@ def by_name(things):
 def check_chart(path):
     output("helm", "lint", "--strict", str(path), *BUCKET)
 
+    @functools.cache
     def rendered(*options):
         return load(output("helm", "template", "tenure", str(path), *BUCKET, *options))
 
@@ -218,7 +231,7 @@ def check_chart(path):
         yield "a second release would have objects of the same names"
 
     # The chart and the manifests say the same.
-    for options, file in ((["--set", "nodes.replicas=0", *AGENTS], "agents.yaml"), ([], "nodes/nodes.yaml")):
+    for options, file in (([*AGENTS, "--set", "nodes.replicas=0"], "agents.yaml"), ([], "nodes/nodes.yaml")):
         yield from differences(by_name(load((HERE / "kubernetes" / file).read_text())), by_name(rendered(*options)), file)
     try:
         leader = load(output("kubectl", "kustomize", str(HERE / "kubernetes/leader")))
@@ -293,28 +306,30 @@ def check_unit(path):
             yield f"is open to attack: {done.stdout.strip().splitlines()[-1]}"
 
 
+# How a name that must be declared begins in Terraform, and those of them that must be used.
+MUST_BE_USED = ("var.", "local.", "data.")
+MUST_BE_DECLARED = (*MUST_BE_USED, "aws_", "google_", "azurerm_")
+
+
 def check_terraform(path):
-    text = (path / "main.tf").read_text()
-    declared = {f"var.{name}" for name in re.findall(r'^variable "(\w+)"', text, re.MULTILINE)}
-    declared |= {".".join(names) for names in re.findall(r'^resource "(\w+)" "(\w+)"', text, re.MULTILINE)}
-    declared |= {f"data.{kind}.{name}" for kind, name in re.findall(r'^data "(\w+)" "(\w+)"', text, re.MULTILINE)}
-    for block in re.findall(r"^locals {\n(.*?)^}", text, re.MULTILINE | re.DOTALL):
-        declared |= {f"local.{name}" for name in re.findall(r"^  (\w+) +=", block, re.MULTILINE)}
-    code = re.sub(r"#.*", "", text)
-    used = set(re.findall(r"\b(?:var|local|data\.\w+|(?<!data\.)(?:aws|google|azurerm)_\w+)\.[a-z]\w*", code))
-    unused = {name for name in declared - used if name.startswith(("var.", "local.", "data."))}
-    yield from (f"{name} is not declared" for name in sorted(used - declared))
-    yield from (f"{name} is not used" for name in sorted(unused))
-    if used - declared or unused:
+    file = DocumentView.parse_file(path / "main.tf")
+    declared = {".".join(["var", *block.name_labels]) for block in file.blocks("variable")}
+    declared |= {".".join(block.name_labels) for block in file.blocks("resource")}
+    declared |= {".".join(block.labels) for block in file.blocks("data")}
+    declared |= {f"local.{local.name}" for block in file.blocks("locals") for local in block.attributes()}
+    # `a.b`, or `data.a.b`; the tree of `a.b.c` has one of `a.b` in it.
+    accesses = {access.to_hcl() for access in file.find_all(GetAttrExprTermRule)}
+    used = {name for name in accesses if name.startswith(MUST_BE_DECLARED) and name.count(".") == 1 + name.startswith("data.")}
+    faults = [f"{name} is not declared" for name in sorted(used - declared)]
+    faults += [f"{name} is not used" for name in sorted(declared - used) if name.startswith(MUST_BE_USED)]
+    if file.find_all(HeredocTemplateRule):
+        faults.append("has a heredoc: what is used in it is not seen")
+    yield from faults
+    if faults:
         return
     done = run("terraform", f"-chdir={path}", "fmt", "-check", "-diff")
     if done.returncode != 0:
         yield done.stdout.strip() or done.stderr.strip()
-
-
-def glob(pattern, text):
-    parts = {"*": ".*", "?": "."}
-    return re.fullmatch("".join(parts.get(letter, re.escape(letter)) for letter in pattern), text) is not None
 
 
 def keys():
@@ -338,7 +353,7 @@ def check_policy(path):
     if statement["Condition"] != {"Null": {"s3:if-match": "true", "s3:if-none-match": "true"}}:
         yield "must deny what has neither If-Match nor If-None-Match, and nothing else"
     for key in keys():
-        exempt = any(glob(pattern, f"arn:aws:s3:::my-bucket/tenure/{key}") for pattern in statement["NotResource"])
+        exempt = any(fnmatchcase(f"arn:aws:s3:::my-bucket/tenure/{key}", pattern) for pattern in statement["NotResource"])
         if exempt != ("/nodes/" in key or key.startswith("tenure-doctor/")):
             yield f"{key} must {'' if exempt else 'not '}be written with a condition"
 
@@ -372,7 +387,7 @@ def main(paths):
         except Skip as reason:
             print(f"skip   {path}: {reason}")
             continue
-        except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        except (ValueError, KeyError, TypeError, yaml.YAMLError, LarkError) as error:
             faults = [f"{type(error).__name__}: {error}"]
         wrong |= bool(faults)
         print("\n".join(f"FAULT  {path}: {fault}" for fault in faults) or f"ok     {path}")
