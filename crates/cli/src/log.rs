@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use tenure::Settings;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -26,13 +26,15 @@ pub(crate) enum LogForm {
     Off,
 }
 
-/// Starts logging to stderr. The level comes from `TENURE_LOG` (`info` if not set), in `tracing`'s filter syntax.
+/// Starts logging to stderr. The level comes from `TENURE_LOG` (`info` if not set), or a list of `target=level`.
 pub(crate) fn start(form: LogForm) {
     let (otlp, trouble) = match otlp::layer() {
         Ok(layer) => (layer, None),
         Err(trouble) => (None, Some(trouble)),
     };
-    let filter = || EnvFilter::try_from_env("TENURE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let asked = std::env::var("TENURE_LOG").ok().and_then(|asked| asked.parse().ok());
+    let targets = asked.unwrap_or_else(|| Targets::new().with_default(Level::INFO));
+    let filter = || targets.clone();
     let registry = tracing_subscriber::registry();
     let registry = registry.with(context::epoch_layer()).with(otlp.map(|otlp| otlp.with_filter(filter())));
     // It would report a log that cannot be written by a panic, on the very task that holds the lease.

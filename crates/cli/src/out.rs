@@ -140,7 +140,11 @@ impl Table {
 
     /// Long cells are broken into lines where the terminal ends.
     pub(crate) fn wrapped(mut self) -> Table {
-        self.0.set_content_arrangement(ContentArrangement::Dynamic);
+        if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout())
+            && size.ws_col > 0
+        {
+            self.0.set_content_arrangement(ContentArrangement::Dynamic).set_width(size.ws_col);
+        }
         self
     }
 

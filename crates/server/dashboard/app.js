@@ -204,8 +204,14 @@ async function act(name, id) {
   const dialog = get("ask");
   dialog.returnValue = ""; // Escape says nothing.
   dialog.showModal();
+  // The event of an earlier question may come only now, when this one is open.
   const answer = await new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true });
+    const closed = () => {
+      if (dialog.open) return;
+      dialog.removeEventListener("close", closed);
+      resolve(dialog.returnValue);
+    };
+    dialog.addEventListener("close", closed);
   });
   if (answer !== "yes") return;
   try {

@@ -332,7 +332,7 @@ async fn jobs(store: StoreAccess) -> Answer<JobFacts> {
 /// How many jobs of no schedule wait in vain, and why the oldest does. The leader's health tells those of schedules.
 fn stranded(newest_first: &[JobRecord], now_ms: u64) -> (u64, String) {
     let found = newest_first.iter().filter(|job| is_stranded(job, now_ms) && schedule_of(job).is_none());
-    let oldest = found.clone().last();
+    let oldest = found.clone().next_back();
     (found.count() as u64, oldest.map_or(String::new(), |job| job.reason.to_string()))
 }
 

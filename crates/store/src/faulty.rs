@@ -6,8 +6,8 @@ use crate::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
