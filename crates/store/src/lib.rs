@@ -27,6 +27,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Backends are features, both on by default: `sqlite`, and `object` for S3, Google Cloud Storage and Azure. The store in memory
+//! is always there.
+//!
 //! Not promised: a [`Lost`](Write::Lost) does not say who won; read the object to find out. Store times
 //! ([`Object::modified`]) can be compared only with each other, never with a clock of this machine.
 
@@ -34,9 +37,11 @@ pub mod conformance;
 mod faulty;
 mod memory;
 mod metered;
+#[cfg(feature = "object")]
 mod object;
 mod open;
 mod outcome;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod tally;
 mod url;
@@ -44,11 +49,13 @@ mod url;
 pub use faulty::{Faults, Faulty, Link};
 pub use memory::MemoryStore;
 pub use metered::{Meter, MeterSnapshot, Metered};
-pub use object::{CloudStore, EtagForm};
+#[cfg(feature = "object")]
+pub use object::CloudStore;
 pub use open::{Credentials, Lanes, OpenError, OpenOptions, open, open_str};
 pub use outcome::{
-    Condition, Entry, List, Object, Read, Remove, StoreTime, Trouble, TroubleKind, Version, Write,
+    Condition, Entry, EtagForm, List, Object, Read, Remove, StoreTime, Trouble, TroubleKind, Version, Write,
 };
+#[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use url::{Provider, StoreUrl, URL_FORMS, UrlError, one_write_a_second};
 

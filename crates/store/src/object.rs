@@ -10,13 +10,10 @@ mod credentials;
 mod etag;
 mod wire;
 
-pub(crate) use connect::s3_endpoint_from_env;
-pub use etag::EtagForm;
-
 use crate::memory::refuse_too_large;
 use crate::{
-    BODY_MAX_BYTES, Condition, Entry, LIST_TIMEOUTS_MAX, List, Object, OpenError, OpenOptions, Provider,
-    Read, Remove, Store, StoreTime, Trouble, TroubleKind, Version, Write,
+    BODY_MAX_BYTES, Condition, Entry, EtagForm, LIST_TIMEOUTS_MAX, List, Object, OpenError, OpenOptions,
+    Provider, Read, Remove, Store, StoreTime, Trouble, TroubleKind, Version, Write,
 };
 use answers::Failure;
 use async_trait::async_trait;

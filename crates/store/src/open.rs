@@ -1,7 +1,10 @@
 //! Opening a store by URL.
 
-use crate::object::CloudStore;
-use crate::{MemoryStore, Provider, SqliteStore, Store, StoreUrl, UrlError};
+#[cfg(feature = "object")]
+use crate::CloudStore;
+#[cfg(feature = "sqlite")]
+use crate::SqliteStore;
+use crate::{MemoryStore, Store, StoreUrl, UrlError};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -127,14 +130,21 @@ pub async fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Lanes, OpenEr
     match url {
         StoreUrl::Memory { name: None } => Ok(Lanes::same(Arc::new(MemoryStore::new()))),
         StoreUrl::Memory { name: Some(name) } => Ok(Lanes::same(Arc::new(MemoryStore::named(name)))),
+        #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite { path } => {
             let (lease, bulk) = SqliteStore::open_two(path, options.request_timeout).await?;
             Ok(Lanes { lease: Arc::new(lease), bulk: Arc::new(bulk) })
         }
+        #[cfg(feature = "object")]
         StoreUrl::Bucket { provider, bucket, prefix } => {
             let (lease, bulk) = CloudStore::connect_two(*provider, bucket, prefix, options)?;
             Ok(Lanes { lease: Arc::new(lease), bulk: Arc::new(bulk) })
         }
+        #[cfg(not(all(feature = "sqlite", feature = "object")))]
+        _ => Err(OpenError::Setting {
+            setting: "store".to_owned(),
+            rule: format!("{url}: this program was built without that backend"),
+        }),
     }
 }
 
@@ -160,12 +170,13 @@ fn check(options: &OpenOptions) -> Result<(), OpenError> {
     Ok(())
 }
 
-impl Provider {
+#[cfg(feature = "object")]
+impl crate::Provider {
     pub(crate) fn endpoint_setting(self) -> &'static str {
         match self {
-            Provider::S3 => "AWS_ENDPOINT_URL",
-            Provider::Gcs => "GOOGLE_BASE_URL",
-            Provider::Azure => "AZURE_ENDPOINT",
+            crate::Provider::S3 => "AWS_ENDPOINT_URL",
+            crate::Provider::Gcs => "GOOGLE_BASE_URL",
+            crate::Provider::Azure => "AZURE_ENDPOINT",
         }
     }
 }

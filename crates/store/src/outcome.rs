@@ -202,3 +202,23 @@ impl TroubleKind {
         }
     }
 }
+
+/// How to spell an ETag in `If-Match`. The standard says quoted; Ceph includes the quotes in the comparison and so refuses
+/// every correct version.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EtagForm {
+    /// `"abc"`, as documented.
+    Quoted,
+    /// `abc`, without quotes.
+    Unquoted,
+}
+
+impl EtagForm {
+    /// The form as one word, for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EtagForm::Quoted => "quoted",
+            EtagForm::Unquoted => "unquoted",
+        }
+    }
+}

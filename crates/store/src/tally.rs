@@ -10,6 +10,7 @@ tokio::task_local! {
 }
 
 /// Counts one request sent to the store.
+#[cfg(feature = "object")]
 pub(crate) fn request() {
     let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
 }

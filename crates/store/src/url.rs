@@ -1,6 +1,5 @@
 //! Store URLs: how an operator says where the arbiter is.
 
-use crate::object::s3_endpoint_from_env;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -73,6 +72,13 @@ pub fn one_write_a_second(url: &StoreUrl, endpoint: Option<&str>) -> Option<&'st
         | StoreUrl::Memory { .. }
         | StoreUrl::Sqlite { .. } => None,
     }
+}
+
+/// The endpoint that the environment sets for S3.
+fn s3_endpoint_from_env() -> Option<String> {
+    ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
 }
 
 fn is_r2(endpoint: &str) -> bool {

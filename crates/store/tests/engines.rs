@@ -1,11 +1,8 @@
 //! The suite on real S3 engines. `TENURE_TEST_S3_ENGINES` says which; `cargo xtask test` starts them and sets it.
 //!
 //! An engine marked `"safe": false` is a negative control: the probe and the suite must refuse it.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::{conformance, unique};
+use crate::common::{conformance, unique};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,8 +135,8 @@ async fn a_reader_may_read_and_not_write() {
         let endpoint = &engine.endpoints[0];
         let (writer, reader) = (engine.store(endpoint, &engine.credentials), engine.store(endpoint, reader));
         let key = format!("reader-{}", unique());
-        let version = common::won(&*writer, &key, "x", Condition::Absent).await;
-        assert_eq!(common::found(&*reader, &key).await.version, version, "{}", engine.name);
+        let version = crate::common::won(&*writer, &key, "x", Condition::Absent).await;
+        assert_eq!(crate::common::found(&*reader, &key).await.version, version, "{}", engine.name);
         for condition in [Condition::Absent, Condition::Matches(version), Condition::Any] {
             match reader.put(&key, "y".into(), condition).await {
                 Write::Denied(trouble) => {

@@ -122,11 +122,6 @@ fn s3_endpoint(builder: &AmazonS3Builder) -> Option<String> {
         .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint))
 }
 
-/// The endpoint that the environment sets for S3: `AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`.
-pub(crate) fn s3_endpoint_from_env() -> Option<String> {
-    s3_endpoint(&AmazonS3Builder::from_env())
-}
-
 fn gcs(bucket: &str, options: &OpenOptions) -> Result<(NewClient, String), OpenError> {
     let mut builder = GoogleCloudStorageBuilder::from_env();
     let endpoint = options.endpoint.clone().or_else(|| builder.get_config_value(&GoogleConfigKey::BaseUrl));

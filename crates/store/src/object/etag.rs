@@ -1,28 +1,8 @@
 //! Versions: how each provider spells them, and which spelling of an ETag an engine understands.
 
-use crate::{Condition, Provider, Trouble, TroubleKind, Version};
+use crate::{Condition, EtagForm, Provider, Trouble, TroubleKind, Version};
 use object_store::{PutMode, UpdateVersion};
 use std::sync::atomic::{AtomicU8, Ordering};
-
-/// How to spell an ETag in `If-Match`. The standard says quoted; Ceph includes the quotes in the comparison and so refuses
-/// every correct version.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum EtagForm {
-    /// `"abc"`, as documented.
-    Quoted,
-    /// `abc`, without quotes.
-    Unquoted,
-}
-
-impl EtagForm {
-    /// The form as one word, for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EtagForm::Quoted => "quoted",
-            EtagForm::Unquoted => "unquoted",
-        }
-    }
-}
 
 /// What has been learned about one store. Learned once, then kept.
 #[derive(Debug, Default)]
