@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tenure_rig::process;
 
 /// How often to check the processes while no event arrives.
 const LOOK: Duration = Duration::from_millis(20);
@@ -48,8 +49,7 @@ impl Launch {
     /// The binary, with a clean environment except for what it is meant to get.
     pub fn command(&self, home: &Path) -> Command {
         // Started through this very program, which ties it to our own life and then becomes it.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("bound").arg(std::process::id().to_string()).arg("--").arg(&self.binary);
+        let mut command = process::bound(&Command::new(&self.binary));
         command.env_clear().envs(self.environment.iter().cloned()).current_dir(home).stdin(Stdio::null());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
         command

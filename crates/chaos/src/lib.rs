@@ -12,6 +12,7 @@
 //! | [`linearizable`] | is the history of the seat linearizable, did its epochs rise |
 //! | [`checks`] | all checks and figures of a record |
 //! | [`exec`] | commands under `tenure exec`, judged by what they themselves wrote |
+//! | [`broken`] | programs that are broken on purpose, which the judges must catch |
 //! | [`jobs`] | schedules and queues while leaders and agents are killed, judged by what arrived at a target |
 //!
 //! Nothing here uses the crates under test: bounds and deadlines come from what the binary prints, and the judge shares no code,
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "an internal crate: comment what names and types do not say")]
 
+pub mod broken;
 pub mod checks;
 pub mod clock;
 pub mod cluster;

@@ -1,207 +1,35 @@
-//! The program behind `cargo xtask chaos`, which provides a store and restarts it on request.
+//! `cargo xtask chaos`, `jobs` and `exec`: real nodes under faults, on an engine that this program starts, and judges over what they
+//! recorded.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
-use anyhow::{Context, Result, bail};
-use clap::{Parser, Subcommand};
-use rustix::process::Signal;
-use std::os::unix::process::CommandExt;
+mod args;
+
+use anyhow::{Context, Result, bail, ensure};
+use args::{BrokenArgs, Cli, ExecArgs, JobsArgs, LeftoversArgs, RunArgs, ScenarioArgs, StoreKind, Task};
+use clap::Parser;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
+use tenure_chaos::broken::{PROGRAM, Play, SOUND, VARIABLE, VARIANTS, Variant};
 use tenure_chaos::checks::{Findings, judge};
 use tenure_chaos::cluster::Launch;
 use tenure_chaos::record::Record;
-use tenure_chaos::runner::{self, Control, Plan};
-use tenure_chaos::schedule::Kind;
+use tenure_chaos::runner::{self, Plan};
 use tenure_chaos::{exec, jobs, report};
+use tenure_rig::engine::{self, Engine, REGION, Site};
+use tenure_rig::{install, process};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Selects the mistake of a binary built to have one; other binaries ignore this variable.
-const BROKEN: &str = "TENURE_BROKEN";
-
-#[derive(Parser)]
-#[command(name = "tenure-chaos", about = "Real nodes on a real store, through faults, with a judge")]
-struct Cli {
-    #[command(subcommand)]
-    task: Task,
-}
-
-#[derive(Subcommand)]
-enum Task {
-    /// Run a schedule and judge it
-    Run(Box<RunArgs>),
-    /// Judge a record again
-    Check {
-        /// The record's directory
-        record: PathBuf,
-        /// Where the findings go as JSON
-        #[arg(long)]
-        json: Option<PathBuf>,
-    },
-    /// Nodes and agents with schedules and queues, leaders and agents that are killed over and over, and a judge over what was done
-    Jobs(Box<JobsArgs>),
-    /// Three nodes that run a command while they lead, faults at whoever runs it, and a judge over what the commands wrote
-    Exec(Box<ExecArgs>),
-    /// Many short runs of `tenure lock` with commands that start daemons, and whether one of them is alive afterwards
-    Leftovers(LeftoversArgs),
-    /// Write down being alive, every few milliseconds (internal)
-    #[command(hide = true)]
-    Live {
-        /// `daemon`: leave the session first
-        word: Option<String>,
-    },
-    /// Become a command that dies with its parent (internal)
-    #[command(hide = true)]
-    Bound {
-        parent: i32,
-        #[arg(last = true, required = true)]
-        command: Vec<String>,
-    },
-}
-
-/// On what, with what, and where it is written down.
-#[derive(clap::Args)]
-struct ScenarioArgs {
-    /// The binary `tenure`
-    #[arg(long)]
-    tenure: PathBuf,
-    /// The store's name, for the record
-    #[arg(long)]
-    engine: String,
-    /// The store's URL
-    #[arg(long)]
-    store: String,
-    /// An address of the store; several are shared out among the processes
-    #[arg(long)]
-    endpoint: Vec<String>,
-    /// The nodes' settings
-    #[arg(long, default_value = "fast")]
-    preset: String,
-    /// Where the record goes
-    #[arg(long)]
-    record: PathBuf,
-    /// Keep the record of a good run too
-    #[arg(long)]
-    keep: bool,
-    /// Where the findings go as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-struct RunArgs {
-    #[command(flatten)]
-    scenario: ScenarioArgs,
-    /// The store can be stopped and started: ask for it on stdout, hear on stdin
-    #[arg(long)]
-    can_restart: bool,
-    /// How long, in seconds
-    #[arg(long, default_value_t = 600)]
-    seconds: u64,
-    /// Decides the schedule
-    #[arg(long)]
-    seed: Option<u64>,
-    /// How many nodes
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=26))]
-    nodes: u8,
-    /// libfaketime
-    #[arg(long)]
-    faketime: Option<PathBuf>,
-    /// Something that was left out, and why
-    #[arg(long)]
-    notice: Vec<String>,
-    /// This fault and no other, always at whoever leads; may be repeated
-    #[arg(long, value_name = "FAULT", value_parser = kind)]
-    only: Vec<Kind>,
-    /// The binary has this mistake on purpose (its feature `teeth`): play until it shows
-    #[arg(long, value_name = "NAME")]
-    broken: Option<String>,
-}
-
-#[derive(clap::Args)]
-struct JobsArgs {
-    #[command(flatten)]
-    scenario: ScenarioArgs,
-    /// How long, in seconds
-    #[arg(long, default_value_t = 300)]
-    seconds: u64,
-    /// How many nodes
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=26))]
-    nodes: u8,
-    /// How many agents
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=50))]
-    agents: u8,
-    /// How many schedules, each due every second
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(4..=1000))]
-    schedules: u16,
-    /// How many jobs are submitted beside them
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    jobs: u32,
-    /// libfaketime: the last agent's wall clock is ahead
-    #[arg(long)]
-    faketime: Option<PathBuf>,
-    /// How many seconds lie between two kills of a leader, and between two of an agent
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..))]
-    kill_every: u64,
-}
-
-#[derive(clap::Args)]
-struct ExecArgs {
-    #[command(flatten)]
-    scenario: ScenarioArgs,
-    /// How many faults, of all kinds in turn
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    rounds: u16,
-    /// This fault and no other; may be repeated
-    #[arg(long, value_name = "FAULT")]
-    only: Vec<exec::Kind>,
-    /// How many seconds those that are stopped stand still
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=3600))]
-    pause: u16,
-    /// The binary has this mistake on purpose (its feature `teeth`): play until it shows
-    #[arg(long, value_name = "NAME")]
-    broken: Option<String>,
-}
-
-#[derive(clap::Args)]
-struct LeftoversArgs {
-    /// The binary `tenure`
-    #[arg(long)]
-    tenure: PathBuf,
-    /// Where the databases are made
-    #[arg(long)]
-    record: PathBuf,
-    /// How many runs
-    #[arg(long, default_value_t = 10_000)]
-    runs: u32,
-    /// How many at a time
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
-    at_once: u32,
-    /// Decides how many daemons there are, and how far they run
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Where the findings go as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// The binary has this mistake on purpose (its feature `teeth`)
-    #[arg(long, value_name = "NAME")]
-    broken: Option<String>,
-}
+/// In a shorter run, a restart of the store would leave time for little else.
+const RESTART_FROM_S: u64 = 120;
+/// How long stopped processes stand still against programs that are broken on purpose.
+const BROKEN_PAUSE_S: u16 = 3;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().task {
-        Task::Run(args) => run(*args),
-        Task::Check { record, json } => {
-            check(&record, json.as_deref()).map(|findings| findings.violations.is_empty())
-        }
-        Task::Jobs(args) => run_jobs(*args),
-        Task::Exec(args) => run_exec(*args),
-        Task::Leftovers(args) => run_leftovers(args),
-        Task::Live { word } => exec::signs_of_life::live(word.is_some()).map(|()| true),
-        Task::Bound { parent, command } => Err(become_bound(parent, &command)),
-    };
-    match outcome {
+    process::become_bound_if_asked();
+    match play(Cli::parse().task) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -211,96 +39,200 @@ fn main() -> ExitCode {
     }
 }
 
-fn kind(name: &str) -> Result<Kind, String> {
-    Kind::ALL
-        .into_iter()
-        .find(|kind| kind.name() == name)
-        .ok_or_else(|| format!("there is no fault {name:?}"))
+fn play(task: Task) -> Result<bool> {
+    let program = |scenario: &ScenarioArgs| scenario.tenure.clone().map_or_else(tenure_rig::tenure, Ok);
+    match task {
+        Task::Run(args) => {
+            let mut ground = Ground::new(args.scenario.engine, program(&args.scenario)?)?;
+            run(&args, &mut ground, None).map(|findings| findings.violations.is_empty())
+        }
+        Task::Jobs(args) => {
+            run_jobs(&args, &mut Ground::new(args.scenario.engine, program(&args.scenario)?)?)
+        }
+        Task::Exec(args) => {
+            let mut ground = Ground::new(args.scenario.engine, program(&args.scenario)?)?;
+            run_exec(&args, &mut ground, None).map(|found| is_clean(&found))
+        }
+        Task::Leftovers(args) => {
+            run_leftovers(&args, tenure_rig::tenure()?, None).map(|found| is_clean(&found))
+        }
+        Task::Broken(args) => run_broken(&args),
+        Task::Check { record, json } => {
+            check(&record, json.as_deref()).map(|findings| findings.violations.is_empty())
+        }
+        Task::Live { word } => exec::signs_of_life::live(word.is_some()).map(|()| true),
+    }
 }
 
-fn run(args: RunArgs) -> Result<bool> {
+fn is_clean(findings: &Value) -> bool {
+    findings["violations"].as_array().is_some_and(Vec::is_empty)
+}
+
+/// What a run stands on: the program, and a started engine unless the store is a file.
+struct Ground {
+    tenure: PathBuf,
+    kind: StoreKind,
+    site: Option<Site>,
+    /// How many runs there were, so that each has a place of its own.
+    runs: u32,
+}
+
+impl Ground {
+    fn new(kind: StoreKind, tenure: PathBuf) -> Result<Ground> {
+        let engine = match kind {
+            StoreKind::Seaweedfs => Some(Engine::Seaweedfs),
+            StoreKind::Ceph => Some(Engine::Ceph),
+            StoreKind::Ministack => Some(Engine::Ministack),
+            StoreKind::Sqlite => None,
+        };
+        let tenure = tenure.canonicalize().with_context(|| format!("no program {}", tenure.display()))?;
+        if let Some(engine) = engine {
+            for leftover in engine::clean_leftovers() {
+                println!("ended and removed {leftover}, left behind by a killed run");
+            }
+            println!("starting {}", engine.name());
+        }
+        Ok(Ground { tenure, kind, site: engine.map(Engine::start_bound).transpose()?, runs: 0 })
+    }
+
+    fn name(&self) -> String {
+        self.site.as_ref().map_or("sqlite", |site| site.access().name.name()).to_owned()
+    }
+
+    fn endpoints(&self) -> Vec<String> {
+        self.site.as_ref().map_or_else(Vec::new, |site| site.access().endpoints.clone())
+    }
+
+    /// What nodes are started with, on a store that nobody used before, and the store's file if it is one.
+    fn launch(
+        &mut self,
+        preset: &str,
+        dir: &Path,
+        faketime: Option<PathBuf>,
+        mistake: Option<&str>,
+    ) -> (Launch, Option<PathBuf>) {
+        self.runs += 1;
+        let mut environment: Vec<(String, String)> = Vec::new();
+        environment.extend(mistake.map(|name| (VARIABLE.to_owned(), name.to_owned())));
+        let (store, file) = match &self.site {
+            None => (format!("sqlite:{}", dir.join("chaos.db").display()), Some(dir.join("chaos.db"))),
+            Some(site) => {
+                let access = site.access();
+                let keys = [
+                    ("AWS_ACCESS_KEY_ID", access.access_key.as_str()),
+                    ("AWS_SECRET_ACCESS_KEY", &access.secret_key),
+                    ("AWS_REGION", REGION),
+                ];
+                environment.extend(keys.map(|(name, value)| (name.to_owned(), value.to_owned())));
+                (format!("s3://{}/chaos-{}-{}/", access.bucket, std::process::id(), self.runs), None)
+            }
+        };
+        let binary = self.tenure.clone();
+        (Launch { binary, store, preset: preset.to_owned(), faketime, environment }, file)
+    }
+}
+
+fn run(args: &RunArgs, ground: &mut Ground, broken: Option<&str>) -> Result<Findings> {
     let seed = args.seed.unwrap_or_else(rand::random);
-    let name = args.broken.as_deref().unwrap_or(&args.scenario.engine);
-    let dir = record_dir(&args.scenario.record, &format!("{name}-{seed}"))?;
-    let (store, file) = store_of(&args.scenario.store, &dir);
-    let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
-    let launch = launch(&args.scenario.tenure, store, args.scenario.preset, args.faketime, broken)?;
+    let (engine, mut notices) = (ground.name(), Vec::new());
+    let dir = args.scenario.dir(&format!("{}-{seed}", broken.unwrap_or(&engine)))?;
+    let faketime = install::faketime();
+    if let Err(error) = &faketime {
+        notices.push(format!("no shifted wall clocks: {error:#}"));
+    }
+    let survives = ground.site.as_ref().is_some_and(|site| site.access().name.can_restart());
+    let restarts = survives && args.seconds >= RESTART_FROM_S;
+    if ground.site.is_some() && !restarts {
+        let why = if survives { "the run is too short" } else { "it would forget everything" };
+        notices.push(format!("no restart of the store: {why}"));
+    }
+    let endpoints = ground.endpoints();
+    let (launch, file) = ground.launch(&args.scenario.preset, &dir, faketime.ok(), broken);
     println!("seed {seed}, record in {}", dir.display());
     let plan = Plan {
         launch,
-        engine: args.scenario.engine,
-        endpoints: args.scenario.endpoint,
+        engine,
+        endpoints,
         file,
-        control: args.can_restart.then(|| Box::new(Asking) as Box<dyn Control>),
+        restarts: ground.site.as_mut().filter(|_| restarts),
         nodes: args.nodes.into(),
         seed,
         length: Duration::from_secs(args.seconds),
         dir: dir.clone(),
-        notices: args.notice,
-        only: args.only,
-        until_caught: args.broken.is_some(),
+        notices,
+        only: args.only.clone(),
+        until_caught: broken.is_some_and(|name| name != SOUND),
     };
     let played = runner::run(plan, &mut |line| println!("{line}"));
     let findings = match check(&dir, args.scenario.json.as_deref()) {
         Ok(findings) => findings,
         // Nothing to judge; the earlier error says why.
-        Err(error) => return played.and(Err(error)).map(|()| false),
+        Err(error) => return Err(played.err().unwrap_or(error)),
     };
-    let good = findings.violations.is_empty() && played.is_ok();
-    if good && !args.scenario.keep {
-        std::fs::remove_dir_all(&dir)?;
-    } else {
-        println!("record kept in {}; the same schedule again: --seed {seed}", dir.display());
+    let is_good = findings.violations.is_empty() && played.is_ok();
+    if !is_good {
+        println!("the same schedule again: --seed {seed}");
     }
-    played.map(|()| good)
+    args.scenario.conclude(&dir, None, is_good)?;
+    played.map(|()| findings)
 }
 
-/// Creates an empty directory of this name.
-fn record_dir(records: &Path, name: &str) -> Result<PathBuf> {
-    let dir = records.join(name);
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+impl ScenarioArgs {
+    /// With what is usual, for a run that is part of another.
+    fn usual(engine: StoreKind) -> ScenarioArgs {
+        ScenarioArgs {
+            tenure: None,
+            engine,
+            preset: "fast".to_owned(),
+            record: None,
+            keep: false,
+            json: None,
+        }
     }
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    Ok(dir.canonicalize()?)
-}
 
-/// The store's URL, and its file if it is one.
-fn store_of(store: &str, dir: &Path) -> (String, Option<PathBuf>) {
-    match store.strip_prefix("sqlite:") {
-        // A database of the run's own, next to its record.
-        Some("") => (format!("sqlite:{}", dir.join("chaos.db").display()), Some(dir.join("chaos.db"))),
-        Some(path) => (store.to_owned(), Some(PathBuf::from(path))),
-        None => (store.to_owned(), None),
+    /// Creates an empty directory of this name for the record.
+    fn dir(&self, name: &str) -> Result<PathBuf> {
+        let records = self
+            .record
+            .clone()
+            .map_or_else(|| Ok(tenure_rig::target()?.join("chaos")), Ok::<_, anyhow::Error>)?;
+        let dir = records.join(name);
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+        }
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        Ok(dir.canonicalize()?)
+    }
+
+    /// Writes the findings, and removes the record unless it is wanted.
+    fn conclude(&self, dir: &Path, findings: Option<&Value>, is_good: bool) -> Result<()> {
+        if let Some((path, findings)) = self.json.as_ref().zip(findings) {
+            write_json(path, findings)?;
+        }
+        match is_good && !self.keep {
+            true => std::fs::remove_dir_all(dir)?,
+            false => println!("record kept in {}", dir.display()),
+        }
+        Ok(())
     }
 }
 
-fn launch(
-    tenure: &Path,
-    store: String,
-    preset: String,
-    faketime: Option<PathBuf>,
-    more: Option<(String, String)>,
-) -> Result<Launch> {
-    // Only these: one of the caller's variables must not lead the nodes past their proxies.
-    let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
-    let passed_on = names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-    Ok(Launch {
-        binary: tenure.canonicalize().with_context(|| format!("no binary {}", tenure.display()))?,
-        store,
-        preset,
-        faketime,
-        environment: passed_on.chain(more).collect(),
-    })
+fn write_json(path: &Path, findings: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_vec_pretty(findings)?;
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn run_jobs(args: JobsArgs) -> Result<bool> {
-    let dir = record_dir(&args.scenario.record, &format!("jobs-{}", args.scenario.engine))?;
-    let (store, _) = store_of(&args.scenario.store, &dir);
+fn run_jobs(args: &JobsArgs, ground: &mut Ground) -> Result<bool> {
+    let (engine, endpoints) = (ground.name(), ground.endpoints());
+    let dir = args.scenario.dir(&format!("jobs-{engine}"))?;
+    let faketime = install::faketime();
+    if let Err(error) = &faketime {
+        println!("no agent with a wrong clock: {error:#}");
+    }
     let plan = jobs::Plan {
-        launch: launch(&args.scenario.tenure, store, args.scenario.preset, args.faketime, None)?,
-        engine: args.scenario.engine,
-        endpoints: args.scenario.endpoint,
+        launch: ground.launch(&args.scenario.preset, &dir, faketime.ok(), None).0,
+        engine,
+        endpoints,
         nodes: args.nodes.into(),
         agents: args.agents.into(),
         schedules: args.schedules.into(),
@@ -312,60 +244,50 @@ fn run_jobs(args: JobsArgs) -> Result<bool> {
     println!("record in {}", dir.display());
     let findings = jobs::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", findings.text());
-    conclude(
-        &dir,
-        args.scenario.keep,
-        args.scenario.json.as_deref(),
-        &findings,
-        findings.violations.is_empty(),
-    )
+    let is_good = findings.violations.is_empty();
+    args.scenario.conclude(&dir, Some(&serde_json::to_value(&findings)?), is_good)?;
+    Ok(is_good)
 }
 
-fn run_exec(args: ExecArgs) -> Result<bool> {
-    let name = args.broken.as_deref().unwrap_or(&args.scenario.engine);
-    let dir = record_dir(&args.scenario.record, &format!("exec-{name}"))?;
+fn run_exec(args: &ExecArgs, ground: &mut Ground, broken: Option<&str>) -> Result<Value> {
+    let (engine, endpoints) = (ground.name(), ground.endpoints());
+    let dir = args.scenario.dir(&format!("exec-{}", broken.unwrap_or(&engine)))?;
     let me = std::env::current_exe()?.display().to_string();
-    let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
-    let launch = launch(&args.scenario.tenure, args.scenario.store, args.scenario.preset, None, broken)?;
+    let (launch, _) = ground.launch(&args.scenario.preset, &dir, None, broken);
     let plan = exec::Plan {
         tenure: launch.binary,
-        engine: args.scenario.engine,
+        engine,
         store: launch.store,
-        endpoints: args.scenario.endpoint,
+        endpoints,
         preset: launch.preset,
         environment: launch.environment,
         marker: vec![me, "live".to_owned()],
         rounds: exec::Plan::rounds(args.rounds.into(), &args.only),
         pause: Duration::from_secs(args.pause.into()),
-        until_caught: args.broken.is_some(),
+        until_caught: broken.is_some_and(|name| name != SOUND),
         dir: dir.clone(),
     };
     end_with_us(plan.signs())?;
     println!("record in {}", dir.display());
     let findings = exec::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", findings.text());
-    conclude(
-        &dir,
-        args.scenario.keep,
-        args.scenario.json.as_deref(),
-        &findings,
-        findings.violations.is_empty(),
-    )
+    let found = serde_json::to_value(&findings)?;
+    args.scenario.conclude(&dir, Some(&found), findings.violations.is_empty())?;
+    Ok(found)
 }
 
 #[cfg(target_os = "linux")]
-fn run_leftovers(args: LeftoversArgs) -> Result<bool> {
-    let dir = record_dir(&args.record, "leftovers")?;
+fn run_leftovers(args: &LeftoversArgs, tenure: PathBuf, broken: Option<&str>) -> Result<Value> {
+    let scenario = ScenarioArgs::usual(StoreKind::Sqlite);
+    let dir = scenario.dir("leftovers")?;
     let seed = args.seed.unwrap_or_else(rand::random);
-    let tenure =
-        args.tenure.canonicalize().with_context(|| format!("no binary {}", args.tenure.display()))?;
     println!("seed {seed}, {} runs, {} at a time", args.runs, args.at_once);
     let plan = exec::leftovers::Plan {
         tenure,
         runs: args.runs,
         at_once: args.at_once,
         seed,
-        environment: args.broken.into_iter().map(|name| (BROKEN.to_owned(), name)).collect(),
+        environment: broken.into_iter().map(|name| (VARIABLE.to_owned(), name.to_owned())).collect(),
         dir: dir.clone(),
     };
     let outcome = exec::leftovers::run(&plan, &mut |line| println!("{line}"))?;
@@ -373,12 +295,88 @@ fn run_leftovers(args: LeftoversArgs) -> Result<bool> {
         "{} runs of `tenure lock`, {} of which lost the lock; processes alive after one: {}",
         outcome.runs, outcome.lost, outcome.left
     );
-    conclude(&dir, false, args.json.as_deref(), &outcome.findings(), outcome.left == 0)
+    scenario.conclude(&dir, None, outcome.left == 0)?;
+    Ok(outcome.findings())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn run_leftovers(_: LeftoversArgs) -> Result<bool> {
+fn run_leftovers(_: &LeftoversArgs, _: PathBuf, _: Option<&str>) -> Result<Value> {
     bail!("`tenure lock` runs on Linux only")
+}
+
+/// Plays the chosen variants; whether the judge was right about each.
+fn run_broken(args: &BrokenArgs) -> Result<bool> {
+    let is_chosen = |variant: &&Variant| {
+        args.only.as_ref().is_none_or(|only| only == variant.name) && (!args.exec || variant.is_exec())
+    };
+    let chosen: Vec<&Variant> = VARIANTS.iter().filter(is_chosen).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
+        bail!("no such broken variant; there are {}", names.join(", "));
+    }
+    let tenure = tenure_rig::tenure()?.with_file_name(PROGRAM);
+    ensure!(tenure.is_file(), "{} is not there; `cargo xtask broken` makes it", tenure.display());
+    let needs = |variant: &&Variant| match variant.play {
+        Play::Chaos { network, .. } => network,
+        Play::Exec { .. } => args.engine != StoreKind::Sqlite,
+        Play::Leftovers { .. } => false,
+    };
+    let mut on_file = Ground::new(StoreKind::Sqlite, tenure.clone())?;
+    let mut on_network = match chosen.iter().any(needs) {
+        true => Some(Ground::new(args.engine, tenure.clone())?),
+        false => None,
+    };
+    let mut rows = Vec::new();
+    for variant in chosen {
+        println!("==> {} ({})", variant.name, variant.what);
+        let ground = on_network.as_mut().filter(|_| needs(&variant)).unwrap_or(&mut on_file);
+        let mistake = (!variant.is_sound()).then_some(variant.name);
+        let findings = match variant.play {
+            Play::Chaos { faults, nodes, seconds, .. } => {
+                let args = RunArgs {
+                    scenario: ScenarioArgs::usual(ground.kind),
+                    seconds,
+                    seed: Some(args.seed),
+                    nodes,
+                    only: faults.to_vec(),
+                };
+                // It is meant to fail: what was judged counts.
+                serde_json::to_value(run(&args, ground, mistake)?)?
+            }
+            Play::Exec { faults, rounds } => {
+                let scenario = ScenarioArgs::usual(ground.kind);
+                let args = ExecArgs { scenario, rounds, only: faults.to_vec(), pause: BROKEN_PAUSE_S };
+                run_exec(&args, ground, mistake)?
+            }
+            Play::Leftovers { runs } => {
+                let args = LeftoversArgs { runs, at_once: 8, seed: Some(args.seed) };
+                run_leftovers(&args, tenure.clone(), mistake)?
+            }
+        };
+        let found = variant.sentence(&findings);
+        let (word, by) = match &found {
+            Ok(by) => ("", by),
+            Err(why) => ("NOT CAUGHT: ", why),
+        };
+        println!("==> {}: {word}{by}\n", variant.name);
+        rows.push(json!({
+            "variant": variant.name, "what": variant.what, "caught": found.is_ok(), "by": by,
+            "seconds": findings["seconds"], "faults": findings["faults"], "kinds": variant.faults(), "seed": args.seed,
+            "engine": ground.name(), "exec": variant.is_exec(),
+        }));
+    }
+    for row in &rows {
+        let word = if row["caught"] == true { "" } else { "NOT CAUGHT: " };
+        println!(
+            "{:<24} {word}{}",
+            row["variant"].as_str().unwrap_or("?"),
+            row["by"].as_str().unwrap_or("?")
+        );
+    }
+    if let Some(path) = &args.json {
+        write_json(path, &rows)?;
+    }
+    Ok(rows.iter().all(|row| row["caught"] == true))
 }
 
 /// On Ctrl-C and SIGTERM, ends the nodes and everything they run, too: frozen processes cannot end by themselves.
@@ -400,77 +398,11 @@ fn end_with_us(signs: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Writes the findings, and removes the record unless it is wanted.
-fn conclude(
-    dir: &Path,
-    keep: bool,
-    json: Option<&Path>,
-    findings: &impl serde::Serialize,
-    good: bool,
-) -> Result<bool> {
-    if let Some(path) = json {
-        std::fs::write(path, serde_json::to_vec_pretty(findings)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if good && !keep {
-        std::fs::remove_dir_all(dir)?;
-    } else {
-        println!("record kept in {}", dir.display());
-    }
-    Ok(good)
-}
-
 fn check(dir: &Path, json: Option<&Path>) -> Result<Findings> {
     let findings = judge(&Record::load(dir)?);
     println!("{}", report::text(&findings));
     if let Some(path) = json {
-        std::fs::write(path, serde_json::to_vec_pretty(&findings)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write_json(path, &findings)?;
     }
     Ok(findings)
-}
-
-/// Asks the program that started us, one line each way.
-struct Asking;
-
-impl Asking {
-    fn ask(&self, what: &str) -> Result<()> {
-        println!("@store {what}");
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).context("no answer about the store")?;
-        match answer.trim() {
-            "ok" => Ok(()),
-            other => bail!("the store did not {what}: {other}"),
-        }
-    }
-}
-
-impl Control for Asking {
-    fn stop(&mut self) -> Result<()> {
-        self.ask("stop")
-    }
-
-    fn start(&mut self) -> Result<()> {
-        self.ask("start")
-    }
-}
-
-/// A child must request the parent-death signal itself, and doing that between fork and exec needs unsafe code. So the child is
-/// this very program first. Returns only if it could not become the command.
-fn become_bound(parent: i32, command: &[String]) -> anyhow::Error {
-    #[cfg(target_os = "linux")]
-    {
-        if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-            return anyhow::anyhow!("cannot ask for the parent-death signal: {error}");
-        }
-        // The parent may have died before we asked; then nobody would ever send the signal.
-        if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
-            return anyhow::anyhow!("the parent {parent} is gone");
-        }
-    }
-    let Some((program, arguments)) = command.split_first() else {
-        return anyhow::anyhow!("no command given");
-    };
-    let error = Command::new(program).args(arguments).exec();
-    anyhow::anyhow!("cannot start {program}: {error}")
 }

@@ -13,19 +13,12 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tenure_rig::engine::Site;
 
 /// Some node must lead again by then, whatever else is wrong with the machine.
 const PATIENCE_MS: u64 = 60_000;
 
-/// Stops and starts the store.
-pub trait Control {
-    /// Ends the store's processes.
-    fn stop(&mut self) -> Result<()>;
-    /// Starts them again on the same data, and waits until the store is usable.
-    fn start(&mut self) -> Result<()>;
-}
-
-pub struct Plan {
+pub struct Plan<'a> {
     pub launch: Launch,
     /// The store's name, for the record.
     pub engine: String,
@@ -33,8 +26,8 @@ pub struct Plan {
     pub endpoints: Vec<String>,
     /// The database file, if the store is one.
     pub file: Option<PathBuf>,
-    /// Stops and starts the store, if it survives that.
-    pub control: Option<Box<dyn Control>>,
+    /// The store, if it survives a restart.
+    pub restarts: Option<&'a mut Site>,
     pub nodes: usize,
     pub seed: u64,
     pub length: Duration,
@@ -49,7 +42,7 @@ pub struct Plan {
 }
 
 /// Runs the plan; `tell` gets a line for everything that happens.
-pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<()> {
+pub fn run(mut plan: Plan<'_>, tell: &mut dyn FnMut(&str)) -> Result<()> {
     let promise = promise(&plan.launch, &plan.dir)?;
     // Few threads: the machine belongs to the nodes and the store.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -69,7 +62,7 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<()> {
     }
     let means = Means {
         network: !proxies.is_empty(),
-        restart: plan.control.is_some(),
+        restart: plan.restarts.is_some(),
         file: plan.file.is_some(),
         faketime: plan.launch.faketime.is_some(),
     };
@@ -158,7 +151,7 @@ pub(crate) fn hold_ms(values: &serde_json::Value) -> Result<u64> {
 }
 
 struct Runner<'a> {
-    plan: Plan,
+    plan: Plan<'a>,
     promise: Promise,
     proxies: Vec<Proxy>,
     cluster: Cluster,
@@ -271,10 +264,10 @@ impl Runner<'_> {
                 self.cluster.signal(slot, Signal::STOP);
             }
             (Kind::StoreRestart, _) => {
-                let control = self.plan.control.as_mut().context("a store that can be restarted")?;
-                control.stop()?;
+                let store = self.plan.restarts.as_mut().context("a store that can be restarted")?;
+                store.pause()?;
                 std::thread::sleep(Duration::from_millis(fault.hold_ms));
-                control.start()?;
+                store.resume()?;
             }
             (Kind::StoreHeld, _) => {
                 let file = self.plan.file.as_ref().context("a store that is a file")?;

@@ -5,8 +5,8 @@
 //! sees all. The same seed gives the same schedule; how the nodes react is up to them and the machine.
 
 use crate::proxy::ProxyFault;
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

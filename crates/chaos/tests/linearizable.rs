@@ -1,7 +1,7 @@
 //! The check of linearizability: good histories pass, bad ones do not, and it agrees with an exhaustive search.
 
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::HashSet;
 use tenure_chaos::linearizable::{Action, Content, Operation, Outcome, check_epochs, linearize};
 

@@ -1,105 +1,146 @@
-//! Engines install themselves: by name, at a fixed version, into the target directory.
+//! Programs that checks need, at fixed versions: from Debian where we may, everything else into the cache folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::process;
-use crate::workspace::Workspace;
+use crate::{cache, interrupt, process};
 
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// The directory of an installed Python wheel; installs it first if it is missing.
-pub(super) fn wheel(workspace: &Workspace, package: &str, version: &str) -> Result<PathBuf> {
-    let home = workspace.engines().join("wheels");
-    let installed = home.join(format!("{package}-{version}"));
-    if installed.is_dir() {
-        return Ok(installed);
-    }
-    // Complete or absent: parallel runs each install into a directory of their own and rename it.
-    let staging = home.join(format!(".{package}-{version}.{}", std::process::id()));
-    std::fs::create_dir_all(&staging).with_context(|| format!("cannot create {}", staging.display()))?;
-    let requirement = format!("{package}=={version}");
-    let outcome = install(&staging, &requirement);
-    if outcome.is_ok() && !installed.is_dir() && std::fs::rename(staging.join("py"), &installed).is_err() {
-        anyhow::ensure!(installed.is_dir(), "cannot move {requirement} to {}", installed.display());
-    }
-    // Only temporary files are left; what matters is whether `installed` exists.
-    let _ = std::fs::remove_dir_all(&staging);
-    outcome.map(|()| installed)
+/// Programs, and the Debian packages that contain them.
+pub struct Debian {
+    pub programs: &'static [&'static str],
+    pub packages: &'static [&'static str],
 }
 
-fn install(staging: &Path, requirement: &str) -> Result<()> {
-    let direct = pip(Path::new("python3"), staging, requirement);
-    let Err(refused) = direct else { return Ok(()) };
-    crate::interrupt::check()?;
-    // No pip, or one managed by the distribution: a virtual environment of our own has a pip that may install.
-    let venv = staging.join("venv");
-    let mut create = Command::new("python3");
-    create.args(["-m", "venv"]).arg(&venv);
-    process::capture(&mut create, LIMIT)?
-        .ok("python3 -m venv")
-        .with_context(|| format!("cannot install {requirement}: {refused:#}"))?;
-    pip(&venv.join("bin/python3"), staging, requirement)
+impl Debian {
+    fn missing(&self) -> Vec<&'static str> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+        self.programs.iter().copied().filter(|program| !is_there(program)).collect()
+    }
+
+    /// Makes sure that the programs are there. The error says what is missing, and how to install it.
+    pub fn provide(&self) -> Result<()> {
+        if self.missing().is_empty() {
+            return Ok(());
+        }
+        apt(self.packages, &self.missing().join(", "))?;
+        let missing = self.missing();
+        ensure!(missing.is_empty(), "{} still missing after the installation", missing.join(", "));
+        Ok(())
+    }
 }
 
-fn pip(python: &Path, staging: &Path, requirement: &str) -> Result<()> {
-    let mut command = Command::new(python);
-    command
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"])
-        .arg("--target")
-        .arg(staging.join("py"))
-        .arg(requirement);
-    process::capture(&mut command, LIMIT)?.ok(&format!("pip install {requirement}"))?;
+fn apt(packages: &[&str], missing: &str) -> Result<()> {
+    let line = format!("apt-get install --no-install-recommends {}", packages.join(" "));
+    if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/apt-get").exists() {
+        bail!("{missing} missing; on Debian, as root: {line}");
+    }
+    eprintln!("{line}");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(["--yes", "--quiet=2"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        process::capture(&mut command, LIMIT)
+    };
+    let install = [&["install", "--no-install-recommends"], packages].concat();
+    if !run(&install)?.success {
+        // The package lists may be older than the packages.
+        run(&["update"])?;
+        run(&install)?.ok(&line)?;
+    }
     Ok(())
 }
 
-/// The library that shifts a process's wall clock; installs it from Debian if it is missing and we may.
-pub(crate) fn faketime() -> Result<PathBuf> {
+/// The library that shifts a process's wall clock.
+pub fn faketime() -> Result<PathBuf> {
     let find = || {
         let places =
             std::fs::read_dir("/usr/lib").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         places.map(|place| place.join("faketime/libfaketime.so.1")).find(|library| library.is_file())
     };
-    if let Some(library) = find() {
-        return Ok(library);
+    if find().is_none() {
+        apt(&["libfaketime"], "libfaketime")?;
     }
-    let install = "apt-get install -y --no-install-recommends libfaketime";
-    if !rustix::process::geteuid().is_root() || !missing(&["apt-get"]).is_empty() {
-        bail!("libfaketime not found; on Debian, as root: {install}");
-    }
-    eprintln!("xtask: {install}");
-    let _ = apt(&["update"])?;
-    apt(&["install", "-y", "--no-install-recommends", "libfaketime"])?.ok(install)?;
-    find().with_context(|| format!("libfaketime still not found after {install}"))
+    find().context("libfaketime still missing after the installation")
 }
 
-/// Makes sure `programs` can be run, installing Debian `packages` if we may.
-pub(super) fn debian(programs: &[&str], packages: &[&str]) -> Result<()> {
-    if missing(programs).is_empty() {
-        return Ok(());
-    }
-    let install = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
-    if !rustix::process::geteuid().is_root() || !missing(&["apt-get"]).is_empty() {
-        bail!("{} not found; on Debian, as root: {install}", missing(programs).join(", "));
-    }
-    eprintln!("xtask: {install}");
-    // Best effort: with package lists already there, the installation works without it.
-    let _ = apt(&["update"])?;
-    apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())?.ok(&install)?;
-    let absent = missing(programs);
-    anyhow::ensure!(absent.is_empty(), "{} still not found after {install}", absent.join(", "));
-    Ok(())
+/// The folder with the programs of a virtual environment with these packages of Python's.
+pub fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let fill = |home: &Path| {
+        let mut make = Command::new("python3");
+        process::capture(make.args(["-m", "venv"]).arg(home), LIMIT)?.ok("python3 -m venv")?;
+        let mut pip = Command::new(home.join("bin/python3"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+        process::capture(&mut pip, LIMIT)?.ok("pip install")?;
+        Ok(())
+    };
+    Ok(cache::entry(name, &packages.join("\n"), fill)?.join("bin"))
 }
 
-fn apt(args: &[&str]) -> Result<process::Captured> {
-    process::capture(Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"), LIMIT)
+/// The folder `node_modules` with these packages of npm's.
+pub fn npm(packages: &[&str]) -> Result<PathBuf> {
+    let fill = |home: &Path| {
+        let mut install = Command::new("npm");
+        install.args(["install", "--silent", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts"]);
+        install.arg("--prefix").arg(home).args(packages);
+        process::capture(&mut install, LIMIT)?.ok("npm install")?;
+        Ok(())
+    };
+    Ok(cache::entry("npm", &packages.join("\n"), fill)?.join("node_modules"))
 }
 
-fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    programs.iter().copied().filter(|program| !dirs.iter().any(|dir| dir.join(program).is_file())).collect()
+/// A program of cargo's, and the version to install if it is missing.
+pub struct CargoTool {
+    /// As typed after `cargo`.
+    pub verb: &'static str,
+    pub package: &'static str,
+    pub version: &'static str,
+}
+
+impl CargoTool {
+    /// Lets this cargo find the program. One of this version on the path is as good.
+    pub fn reachable(&self, cargo: &mut Command) -> Result<()> {
+        let mut ask = process::copy_of(cargo);
+        let there = process::capture(ask.args([self.verb, "--version"]), LIMIT);
+        if there.is_ok_and(|said| said.success && said.stdout.contains(self.version)) {
+            return Ok(());
+        }
+        interrupt::check()?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let dirs = std::iter::once(self.installed(cargo)?).chain(std::env::split_paths(&path));
+        cargo.env("PATH", std::env::join_paths(dirs).context("a directory of PATH cannot be written there")?);
+        Ok(())
+    }
+
+    /// The same for one that is started by its own name, which is then the verb.
+    pub fn program(&self, cargo: &Command) -> Result<Command> {
+        Ok(Command::new(self.installed(cargo)?.join(self.verb)))
+    }
+
+    fn installed(&self, cargo: &Command) -> Result<PathBuf> {
+        let CargoTool { package, version, .. } = self;
+        let fill = |home: &Path| {
+            let mut install = process::copy_of(cargo);
+            // Built in half the time, and they have little to do.
+            install.args([
+                "install",
+                package,
+                "--locked",
+                "--quiet",
+                "--debug",
+                "--version",
+                version,
+                "--root",
+            ]);
+            // Neither what it is built with nor where is the workspace's.
+            install.arg(home).env("CARGO_TARGET_DIR", home.join("build")).current_dir(home);
+            process::capture(&mut install, LIMIT)?.ok(&format!("cargo install {package}"))?;
+            Ok(std::fs::remove_dir_all(home.join("build"))?)
+        };
+        Ok(cache::entry(package, &format!("{package} {version}"), fill)?.join("bin"))
+    }
 }

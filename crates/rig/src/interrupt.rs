@@ -10,7 +10,7 @@ use signal_hook::flag;
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Installs the handlers. Call it once, before starting anything that needs a guard.
-pub(crate) fn install() -> Result<()> {
+pub fn install() -> Result<()> {
     let pending = FLAG.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // Order matters: the shutdown looks at the flag before the next line sets it, so it acts on the second signal.
@@ -21,12 +21,12 @@ pub(crate) fn install() -> Result<()> {
 }
 
 /// Whether a signal asked us to stop.
-pub(crate) fn pending() -> bool {
+pub fn pending() -> bool {
     FLAG.get().is_some_and(|flag| flag.load(Ordering::SeqCst))
 }
 
 /// An error once a signal asked us to stop; for loops that wait.
-pub(crate) fn check() -> Result<()> {
+pub fn check() -> Result<()> {
     if pending() {
         bail!("interrupted");
     }

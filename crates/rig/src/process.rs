@@ -1,6 +1,7 @@
 //! Child processes: each in a group of its own, each with a time limit, none left behind.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -11,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use crate::interrupt;
+use crate::proc::Stat;
 
 const POLL: Duration = Duration::from_millis(20);
 /// How long a group may take to end after SIGTERM before it gets SIGKILL.
@@ -18,23 +20,23 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A process identified by more than its number, so that a reused number is never mistaken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Identity {
-    pub(crate) pid: u32,
+pub struct Identity {
+    pub pid: u32,
     born: String,
 }
 
 impl Identity {
     /// The identity of a live process; `None` if there is none (a zombie does not count).
-    pub(crate) fn of(pid: u32) -> Option<Self> {
+    pub fn of(pid: u32) -> Option<Self> {
         born(pid).map(|born| Self { pid, born })
     }
 
-    pub(crate) fn alive(&self) -> bool {
+    pub fn alive(&self) -> bool {
         Self::of(self.pid).as_ref() == Some(self)
     }
 
     /// Ends the group this process leads: asks, waits, insists. Does nothing if it is already gone.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         if !self.alive() {
             return;
         }
@@ -50,11 +52,7 @@ impl Identity {
 /// When a process started, in whatever unit the system uses; only ever compared for equality.
 fn born(pid: u32) -> Option<String> {
     if cfg!(target_os = "linux") {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command in parentheses may contain anything; the other fields begin after the last parenthesis.
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let (state, start_time) = (fields.first()?, fields.get(19)?);
-        return (*state != "Z").then(|| (*start_time).to_owned());
+        return Stat::of(pid).filter(|stat| !stat.is_over()).map(|stat| stat.began.to_string());
     }
     let output = Command::new("ps").args(["-o", "stat=,lstart=", "-p", &pid.to_string()]).output().ok()?;
     let line = String::from_utf8(output.stdout).ok()?;
@@ -69,15 +67,15 @@ fn signal_group(pid: u32, signal: Signal) {
     }
 }
 
-pub(crate) struct Captured {
-    pub(crate) success: bool,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+pub struct Captured {
+    pub success: bool,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl Captured {
     /// The output if the command succeeded, otherwise an error that includes the output.
-    pub(crate) fn ok(self, what: &str) -> Result<String> {
+    pub fn ok(self, what: &str) -> Result<String> {
         if self.success {
             return Ok(self.stdout);
         }
@@ -86,12 +84,12 @@ impl Captured {
 }
 
 /// Runs a command with its output on our terminal; `Ok(false)` if it failed.
-pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<bool> {
+pub fn run(command: &mut Command, limit: Duration) -> Result<bool> {
     Ok(supervise(start(command)?, limit, |_| ())?.success())
 }
 
 /// Runs a command, passing its standard output on line by line and showing each line to `see`.
-pub(crate) fn tee(command: &mut Command, limit: Duration, mut see: impl FnMut(&str) + Send) -> Result<bool> {
+pub fn tee(command: &mut Command, limit: Duration, mut see: impl FnMut(&str) + Send) -> Result<bool> {
     let mut child = start(command.stdout(Stdio::piped()))?;
     let lines = BufReader::new(child.stdout.take().context("stdout is piped")?).split(b'\n');
     let status = thread::scope(|scope| {
@@ -107,42 +105,12 @@ pub(crate) fn tee(command: &mut Command, limit: Duration, mut see: impl FnMut(&s
     Ok(status.success())
 }
 
-/// Like [`tee`], but a line that begins with `@` is a question: it goes to `answer`, on this thread, and the reply goes to the
-/// command's standard input. On this thread, because what it starts dies with the thread that started it.
-pub(crate) fn converse(
-    command: &mut Command,
-    limit: Duration,
-    mut answer: impl FnMut(&str) -> String,
-) -> Result<bool> {
-    let mut child = start_with(command.stdout(Stdio::piped()), Stdio::piped())?;
-    let lines = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
-    let mut stdin = child.stdin.take().context("stdin is piped")?;
-    let (ask, questions) = std::sync::mpsc::channel();
-    let status = thread::scope(|scope| {
-        scope.spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                match line.strip_prefix('@') {
-                    // An error means that nobody listens any more: the command is being ended.
-                    Some(question) => drop(ask.send(question.to_owned())),
-                    None => println!("{line}"),
-                }
-            }
-        });
-        supervise(child, limit, |stop| {
-            if let Ok(question) = questions.try_recv() {
-                *stop = writeln!(stdin, "{}", answer(&question)).is_err();
-            }
-        })
-    })?;
-    Ok(status.success())
-}
-
-pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured> {
+pub fn capture(command: &mut Command, limit: Duration) -> Result<Captured> {
     capture_while(command, limit, || Ok(()))
 }
 
 /// Like [`capture`], but gives up as soon as `condition` fails.
-pub(crate) fn capture_while(
+pub fn capture_while(
     command: &mut Command,
     limit: Duration,
     mut condition: impl FnMut() -> Result<()>,
@@ -173,14 +141,10 @@ fn drain(mut source: impl Read + Send + 'static) -> thread::JoinHandle<String> {
 }
 
 fn start(command: &mut Command) -> Result<Child> {
-    start_with(command, Stdio::null())
-}
-
-fn start_with(command: &mut Command, stdin: Stdio) -> Result<Child> {
     interrupt::check()?;
     let name = command.get_program().to_string_lossy().into_owned();
     // Its own group: Ctrl-C on the terminal reaches only us, and we pass it on to all the child's children.
-    command.stdin(stdin).process_group(0).spawn().with_context(|| format!("cannot start `{name}`"))
+    command.stdin(Stdio::null()).process_group(0).spawn().with_context(|| format!("cannot start `{name}`"))
 }
 
 /// Waits for the child; ends its whole group on a signal, at the limit, or when `watch` sets its flag.
@@ -221,29 +185,44 @@ fn end_child(child: &mut Child) -> Result<ExitStatus> {
     child.wait().context("wait for a child")
 }
 
-/// A command that dies with this process, even if this process is killed without a chance to clean up.
+/// The word by which a program knows that it is started as the wrapper of [`bound`].
+const BOUND: &str = "bound-to-its-parent";
+
+/// A command that dies with the thread that starts it, even if that is killed without a chance to clean up.
 ///
 /// A child must request the parent-death signal itself, and doing that between fork and exec needs unsafe code. So the child is
-/// this very program first, which requests the signal and then becomes the command.
-pub(crate) fn bound(command: &Command) -> Command {
+/// this very program first, which requests the signal and then becomes the command: its `main` begins with
+/// [`become_bound_if_asked`].
+pub fn bound(command: &Command) -> Command {
     if !cfg!(target_os = "linux") {
         return copy_of(command);
     }
     // Not `current_exe`: cargo may have replaced the file since we started.
     let mut wrapper = Command::new("/proc/self/exe");
-    wrapper.arg("bound").arg(format!("--parent={}", std::process::id())).arg("--").arg(command.get_program());
+    wrapper.args([BOUND, &std::process::id().to_string()]).arg(command.get_program());
     copy_onto(wrapper, command)
 }
 
+/// The other half of [`bound`]; returns at once if this process is not such a wrapper.
+pub fn become_bound_if_asked() {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_none_or(|word| word != BOUND) {
+        return;
+    }
+    let parent = words.next().and_then(|word| word.to_str()?.parse().ok()).unwrap_or(0);
+    eprintln!("{:#}", become_bound(parent, words));
+    std::process::exit(127);
+}
+
 /// The same command, for the time that others leave.
-pub(crate) fn yielding(command: &Command) -> Command {
+pub fn yielding(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "10"]).arg(command.get_program());
     copy_onto(nice, command)
 }
 
 /// The same program with the same arguments, environment and directory.
-pub(crate) fn copy_of(command: &Command) -> Command {
+pub fn copy_of(command: &Command) -> Command {
     copy_onto(Command::new(command.get_program()), command)
 }
 
@@ -261,8 +240,8 @@ fn copy_onto(mut target: Command, source: &Command) -> Command {
     target
 }
 
-/// The other half of [`bound`]: returns only if it could not become the command.
-pub(crate) fn become_bound(parent: i32, command: &[String]) -> anyhow::Error {
+/// Returns only if it could not become the command.
+fn become_bound(parent: i32, mut command: impl Iterator<Item = OsString>) -> anyhow::Error {
     #[cfg(target_os = "linux")]
     {
         if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
@@ -274,9 +253,9 @@ pub(crate) fn become_bound(parent: i32, command: &[String]) -> anyhow::Error {
         }
     }
     let _ = parent;
-    let Some((program, args)) = command.split_first() else { return anyhow!("no command given") };
-    let error = Command::new(program).args(args).exec();
-    anyhow!("cannot start `{program}`: {error}")
+    let Some(program) = command.next() else { return anyhow!("no command given") };
+    let error = Command::new(&program).args(command).exec();
+    anyhow!("cannot start {}: {error}", program.display())
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! says whether we have one. Only for a process that has no other children.
 
 use anyhow::{Context, Result, bail};
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 use std::path::PathBuf;

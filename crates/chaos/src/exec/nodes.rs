@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
+pub use tenure_rig::proc::parent;
+use tenure_rig::proc::{self, Stat};
 
 /// A process that is killed when its test is over, however that ends. Its keeper ends whatever it ran.
 #[derive(Debug)]
@@ -55,19 +57,9 @@ impl Node {
     }
 }
 
-/// The parent of a running process; `None` if it does not run.
-pub fn parent(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
-}
-
 /// All descendants of a process.
 pub fn below(root: i32) -> Vec<i32> {
-    let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let all: Vec<(i32, i32)> = numbers.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let all: Vec<(i32, i32)> = proc::all().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut found = vec![root];
     let mut at = 0;
     while let Some(&next) = found.get(at) {
@@ -93,11 +85,10 @@ pub fn stop_all(pids: &[i32]) -> Result<()> {
 /// Whether no thread of a process runs. True for a process that is gone.
 pub fn is_stopped(pid: i32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
-    let mut states = threads.flatten().filter_map(|thread| {
-        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
-        stat.rsplit_once(')')?.1.split_whitespace().next().map(str::to_owned)
-    });
-    states.all(|state| matches!(state.as_str(), "T" | "t" | "Z" | "X"))
+    let mut stats = threads
+        .flatten()
+        .filter_map(|thread| Stat::of(format_args!("{pid}/task/{}", thread.file_name().display())));
+    stats.all(|stat| stat.is_over() || matches!(stat.state, 'T' | 't'))
 }
 
 /// Sends a signal to each process that still exists.
@@ -110,14 +101,12 @@ pub fn signal_all(pids: &[i32], signal: Signal) {
 /// Processes that were started with this variable, wherever they are now.
 pub fn with_variable(name: &str, value: &Path) -> Vec<i32> {
     let wanted = [name.as_bytes(), b"=", value.as_os_str().as_bytes()].concat();
-    let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let has = |pid: &i32| {
         // A process whose environment we may not read is not ours.
         let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         variables.split(|&byte| byte == 0).any(|variable| variable == wanted) && parent(*pid).is_some()
     };
-    numbers.filter(has).collect()
+    proc::all().into_iter().filter(has).collect()
 }
 
 /// Kills all processes with this variable until none is left.

@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tenure_rig::proc::Stat;
 
 /// How often a line is written. The end of a command is known no more precisely than this; its beginning is known to 10 ms, and
 /// rather too early.
@@ -66,19 +67,17 @@ pub fn live(daemon: bool) -> Result<()> {
     // One write per line, so that lines of several processes do not mix.
     let mut sign = |at_ms: u64| file.write_all(format!("{at_ms} {pid} {epoch} {run}\n").as_bytes());
     // The copy is as old as its first process, which was a shell, and something else before that.
-    let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    let oldest = stat(&run.to_string()).or_else(|_| stat("self"))?;
-    sign(born_ms(&oldest).context("when it began")?)?;
+    let oldest = Stat::of(run).or_else(|| Stat::of("self")).context("when it began")?;
+    sign(born_ms(oldest))?;
     loop {
         sign(boot_ms())?;
         std::thread::sleep(Duration::from_millis(EVERY_MS));
     }
 }
 
-/// When a process began, from its line in `/proc`: in hundredths of a second, rounded down.
-fn born_ms(stat: &str) -> Option<u64> {
-    let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
-    Some(ticks * 10)
+/// When a process began: Linux counts in hundredths of a second, rounded down.
+fn born_ms(stat: Stat) -> u64 {
+    stat.began * 10
 }
 
 /// All lines so far. The last may be incomplete.
@@ -219,8 +218,7 @@ mod tests {
 
     #[test]
     fn a_process_knows_when_it_began() {
-        let stat = std::fs::read_to_string("/proc/self/stat").expect("it runs");
-        let born_ms = born_ms(&stat).expect("well-formed");
+        let born_ms = born_ms(Stat::of("self").expect("it runs"));
         assert!(born_ms <= boot_ms() && boot_ms() - born_ms < 600_000, "{born_ms}");
     }
 

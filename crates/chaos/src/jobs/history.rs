@@ -230,33 +230,41 @@ impl History {
     }
 
     /// Each policy lost exactly what it says. Due times missed together end at the same one for all schedules, because they were
-    /// planned together; how far back they reach depends on what the former leader had done.
+    /// planned together; how far back they reach depends on what the former leader had done. Where two leaders follow each other
+    /// closely, one schedule may lose without a break what another lost in two parts.
     fn judge_missed(&self, findings: &mut Findings) {
         let missing = self.missing();
         findings.due_times = self.due_times() * self.schedules as u64;
-        let mut together: Vec<BTreeSet<u64>> = Vec::new();
-        let every: BTreeSet<u64> = missing
+        let of_policy = |schedule: &String| Policy::of_schedule(schedule);
+        let skipped: Vec<&BTreeSet<u64>> = missing
             .iter()
-            .filter(|(schedule, _)| Policy::of_schedule(schedule) != Some(Policy::Patient))
-            .flat_map(|(_, dues)| dues.iter().copied())
+            .filter(|(schedule, _)| of_policy(schedule) == Some(Policy::Skip))
+            .map(|(_, dues)| dues)
             .collect();
-        for due in every {
-            match together.last_mut() {
-                Some(last) if last.last().is_some_and(|before| due - before <= 1) => {
-                    last.insert(due);
-                }
-                Some(_) | None => together.push(BTreeSet::from([due])),
-            }
-        }
+        // Only schedules that make up for nothing lose the newest missed due time.
+        let together: Vec<Vec<u64>> = skipped.iter().flat_map(|dues| runs(dues)).collect();
         for (schedule, dues) in &missing {
-            let Some(policy) = Policy::of_schedule(schedule) else { continue };
+            let Some(policy) = of_policy(schedule) else { continue };
             *findings.missed.entry(policy.name().to_owned()).or_default() += dues.len() as u64;
             if policy == Policy::Patient && !dues.is_empty() {
                 findings.violations.push(format!("{schedule} lost {dues:?} s though it is patient"));
             }
-        }
-        for gap in together {
-            self.judge_gap(&gap, &missing, findings);
+            for lost in runs(dues).into_iter().filter(|_| policy != Policy::Patient) {
+                let end = lost.last().map(|last| last + policy.made_up());
+                if !together.iter().any(|run| run.last().copied() == end) {
+                    findings
+                        .violations
+                        .push(format!("{schedule} lost {lost:?} s, which others did not miss"));
+                }
+            }
+            for run in together.iter().filter(|_| policy == Policy::Skip) {
+                let lost: Vec<&u64> = run.iter().filter(|due| dues.contains(due)).collect();
+                if !lost.is_empty() && lost.last().copied() != run.last() {
+                    findings
+                        .violations
+                        .push(format!("{schedule} lost {lost:?} s when others lost {run:?} s"));
+                }
+            }
         }
     }
 
@@ -264,30 +272,6 @@ impl History {
         let first = (self.began_ms + self.wall_ahead_ms + HEAD_MS).div_ceil(SECOND_MS);
         let last = (self.ended_ms + self.wall_ahead_ms).saturating_sub(TAIL_MS) / SECOND_MS;
         (last + 1).saturating_sub(first)
-    }
-
-    fn judge_gap(
-        &self,
-        gap: &BTreeSet<u64>,
-        missing: &BTreeMap<String, BTreeSet<u64>>,
-        findings: &mut Findings,
-    ) {
-        // Only schedules that make up for nothing lose the newest missed due time.
-        let Some(newest) = gap.last().copied() else { return };
-        for (schedule, dues) in missing {
-            let Some(policy) = Policy::of_schedule(schedule).filter(|policy| *policy != Policy::Patient)
-            else {
-                continue;
-            };
-            let lost: Vec<u64> = dues.intersection(gap).copied().collect();
-            let Some(last) = lost.last() else { continue };
-            let whole = lost.windows(2).all(|pair| pair[1] == pair[0] + 1);
-            if *last != newest - policy.made_up() || !whole {
-                findings.violations.push(format!(
-                    "{schedule} lost {lost:?} s of a time in which everything up to {newest} s was missed"
-                ));
-            }
-        }
     }
 
     /// A node leads again within the bound, and its work starts soon after.
@@ -440,6 +424,18 @@ impl Findings {
         }
         text
     }
+}
+
+/// The parts of a set without a gap.
+fn runs(dues: &BTreeSet<u64>) -> Vec<Vec<u64>> {
+    let mut runs: Vec<Vec<u64>> = Vec::new();
+    for &due in dues {
+        match runs.last_mut() {
+            Some(run) if run.last() == Some(&(due - 1)) => run.push(due),
+            Some(_) | None => runs.push(vec![due]),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]

@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::install;
 use super::site::Site;
+use crate::install::Debian;
 use crate::{interrupt, process};
 
-const PROGRAMS: [&str; 7] =
-    ["ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin"];
-const PACKAGES: [&str; 3] = ["radosgw", "ceph-mon", "ceph-osd"];
+const CEPH: Debian = Debian {
+    programs: &["ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin"],
+    packages: &["radosgw", "ceph-mon", "ceph-osd"],
+};
 const LIMIT: Duration = Duration::from_secs(60);
 const GATEWAYS: [&str; 2] = ["client.rgw.a", "client.rgw.b"];
 
 pub(super) fn start(site: &mut Site) -> Result<()> {
-    install::debian(&PROGRAMS, &PACKAGES)?;
+    CEPH.provide()?;
     let cluster = Cluster::new(site)?;
     cluster.monitor(site)?;
     cluster.osd(site)?;

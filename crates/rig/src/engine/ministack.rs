@@ -4,19 +4,17 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::install;
 use super::site::Site;
-use crate::workspace::Workspace;
+use crate::install;
 
-const VERSION: &str = "1.5.33";
+const VERSION: &str = "ministack==1.5.33";
 
-pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
-    let packages = install::wheel(workspace, "ministack", VERSION)?;
+pub(super) fn start(site: &mut Site) -> Result<()> {
+    let programs = install::python("ministack", &[VERSION])?;
     let port = site.ports(1)?[0];
-    let mut server = Command::new("python3");
+    let mut server = Command::new(programs.join("python3"));
     server
         .args(["-m", "ministack"])
-        .env("PYTHONPATH", packages)
         // By default it listens on every address of the machine.
         .env("BIND_HOST", "127.0.0.1")
         .env("GATEWAY_PORT", port.to_string())

@@ -4,7 +4,7 @@
 //! the next run finds and ends whatever a killed run left behind.
 
 mod ceph;
-mod install;
+pub mod developer;
 mod ministack;
 mod rclone;
 mod seaweedfs;
@@ -16,14 +16,12 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::Workspace;
-pub(crate) use install::faketime;
-pub(crate) use site::{Lifetime, Site, clean_leftovers, run_dir};
+pub use site::{Lifetime, Site, clean_leftovers};
 
 /// An engine we can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Engine {
+pub enum Engine {
     /// A real store, with two gateways
     Seaweedfs,
     /// AWS-like status codes, single event loop
@@ -36,9 +34,9 @@ pub(crate) enum Engine {
 
 impl Engine {
     /// What `cargo xtask test` runs by default.
-    pub(crate) const DEFAULT: [Self; 3] = [Self::Seaweedfs, Self::Ministack, Self::Rclone];
+    pub const DEFAULT: [Self; 3] = [Self::Seaweedfs, Self::Ministack, Self::Rclone];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Seaweedfs => "seaweedfs",
             Self::Ministack => "ministack",
@@ -58,7 +56,7 @@ impl Engine {
     }
 
     /// Whether its data survives a restart of what [`Site::pause`] ends.
-    pub(crate) fn can_restart(self) -> bool {
+    pub fn can_restart(self) -> bool {
         matches!(self, Self::Seaweedfs | Self::Ceph)
     }
 
@@ -71,13 +69,19 @@ impl Engine {
         }
     }
 
+    /// Starts it for as long as this process lives.
+    pub fn start_bound(self) -> Result<Site> {
+        let dir = site::runs()?.join(format!("{}-{}", std::process::id(), self.name()));
+        self.start(&dir, Lifetime::Bound)
+    }
+
     /// Installs the engine if needed and starts it in `dir`.
-    pub(crate) fn start(self, workspace: &Workspace, dir: &Path, lifetime: Lifetime) -> Result<Site> {
+    pub fn start(self, dir: &Path, lifetime: Lifetime) -> Result<Site> {
         let mut site = Site::create(self, dir, lifetime)?;
         let started = match self {
-            Self::Seaweedfs => seaweedfs::start(workspace, &mut site),
-            Self::Ministack => ministack::start(workspace, &mut site),
-            Self::Rclone => rclone::start(workspace, &mut site),
+            Self::Seaweedfs => seaweedfs::start(&mut site),
+            Self::Ministack => ministack::start(&mut site),
+            Self::Rclone => rclone::start(&mut site),
             Self::Ceph => ceph::start(&mut site),
         };
         match started {
@@ -93,26 +97,26 @@ impl Engine {
 
 /// What a client needs to know about a started engine. Field names are those of the tests' environment variable.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Access {
-    pub(crate) name: Engine,
-    pub(crate) endpoints: Vec<String>,
-    pub(crate) bucket: String,
-    pub(crate) access_key: String,
-    pub(crate) secret_key: String,
+pub struct Access {
+    pub name: Engine,
+    pub endpoints: Vec<String>,
+    pub bucket: String,
+    pub access_key: String,
+    pub secret_key: String,
     /// An identity that may only read and list, if the engine has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reader_access_key: Option<String>,
+    pub reader_access_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reader_secret_key: Option<String>,
+    pub reader_secret_key: Option<String>,
     /// An identity that may read everything and write only below `guest/plg_coordinator/`, if the engine has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) guest_access_key: Option<String>,
+    pub guest_access_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) guest_secret_key: Option<String>,
+    pub guest_secret_key: Option<String>,
     /// `false`: the engine ignores conditions and must be refused.
-    pub(crate) safe: bool,
+    pub safe: bool,
     /// How many clients race for one key; SeaweedFS makes losers wait in steps of a second.
-    pub(crate) race: u32,
+    pub race: u32,
 }
 
 impl Access {
@@ -144,7 +148,7 @@ impl Access {
 }
 
 /// The region that S3 clients assume for all of these engines.
-pub(crate) const REGION: &str = "us-east-1";
+pub const REGION: &str = "us-east-1";
 
 #[cfg(test)]
 mod tests {

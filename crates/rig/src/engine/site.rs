@@ -13,7 +13,6 @@ use serde_json::json;
 
 use super::{Access, Engine, REGION};
 use crate::process::{self, Identity};
-use crate::workspace::Workspace;
 
 /// How long an engine may take from its start to a bucket that holds an object.
 const READY: Duration = Duration::from_secs(60);
@@ -21,7 +20,7 @@ const LOG_TAIL_LINES: usize = 25;
 const STATE: &str = "state.json";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lifetime {
+pub enum Lifetime {
     /// Until this process ends, however it ends.
     Bound,
     /// Until it is stopped by command.
@@ -40,8 +39,8 @@ struct State {
 }
 
 /// A started engine; a bound one is stopped and removed when dropped.
-pub(crate) struct Site {
-    pub(crate) dir: PathBuf,
+pub struct Site {
+    pub dir: PathBuf,
     lifetime: Lifetime,
     state: State,
     children: Vec<Child>,
@@ -75,7 +74,7 @@ impl Site {
     }
 
     /// The site that an earlier call left in `dir`, if there is one.
-    pub(crate) fn open(dir: &Path) -> Option<Self> {
+    pub fn open(dir: &Path) -> Option<Self> {
         let state = serde_json::from_slice(&fs::read(dir.join(STATE)).ok()?).ok()?;
         Some(Self {
             dir: dir.to_path_buf(),
@@ -87,7 +86,7 @@ impl Site {
         })
     }
 
-    pub(crate) fn access(&self) -> &Access {
+    pub fn access(&self) -> &Access {
         &self.state.access
     }
 
@@ -96,7 +95,7 @@ impl Site {
     }
 
     /// Whether all started processes still run.
-    pub(crate) fn running(&self) -> bool {
+    pub fn running(&self) -> bool {
         !self.state.processes.is_empty() && self.state.processes.iter().all(Identity::alive)
     }
 
@@ -159,7 +158,7 @@ impl Site {
     }
 
     /// Ends the processes that do not keep data only in memory, youngest first; the data stays.
-    pub(crate) fn pause(&mut self) -> Result<()> {
+    pub fn pause(&mut self) -> Result<()> {
         let from = self.state.access.name.survivors();
         for process in self.state.processes.split_off(from).into_iter().rev() {
             process.end();
@@ -171,7 +170,7 @@ impl Site {
     }
 
     /// Starts what [`Site::pause`] ended, and waits until the bucket is usable again through every endpoint.
-    pub(crate) fn resume(&mut self) -> Result<()> {
+    pub fn resume(&mut self) -> Result<()> {
         let recipes = std::mem::take(&mut self.recipes);
         let from = self.state.access.name.survivors();
         let started = recipes.iter().skip(from).try_for_each(|(label, command)| self.launch(label, command));
@@ -238,7 +237,7 @@ impl Site {
     }
 
     /// Ends the engine's processes, youngest first, and removes its directory.
-    pub(crate) fn stop(mut self) {
+    pub fn stop(mut self) {
         self.end();
     }
 
@@ -271,14 +270,18 @@ impl Drop for Site {
     }
 }
 
-/// The directory of one test run: `<engines>/run/<process>-<engine>`.
-pub(crate) fn run_dir(workspace: &Workspace, engine: Engine) -> PathBuf {
-    workspace.engines().join("run").join(format!("{}-{}", std::process::id(), engine.name()))
+/// Where the engines of runs are, below the folder that cargo builds into.
+pub(super) fn runs() -> Result<PathBuf> {
+    Ok(crate::target()?.join("engines/run"))
 }
 
 /// Ends engines whose run is gone; returns which.
-pub(crate) fn clean_leftovers(workspace: &Workspace) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(workspace.engines().join("run")) else { return Vec::new() };
+pub fn clean_leftovers() -> Vec<String> {
+    runs().map(|runs| clean(&runs)).unwrap_or_default()
+}
+
+fn clean(runs: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(runs) else { return Vec::new() };
     let mut cleaned = Vec::new();
     for dir in entries.filter_map(Result::ok).map(|entry| entry.path()) {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -305,8 +308,8 @@ mod tests {
     use super::*;
 
     /// A run's directory with one process in its state, as a killed run leaves it.
-    fn plant(workspace: &Workspace, owner: Option<Identity>) -> (PathBuf, Child) {
-        let dir = run_dir(workspace, Engine::Rclone);
+    fn plant(runs: &Path, owner: Option<Identity>) -> (PathBuf, Child) {
+        let dir = runs.join(format!("{}-rclone", std::process::id()));
         let mut site = Site::create(Engine::Rclone, &dir, Lifetime::Detached).expect("a site");
         let mut sleep = Command::new("sleep");
         sleep.arg("60");
@@ -319,14 +322,14 @@ mod tests {
     #[test]
     fn leftovers_of_a_dead_run_are_ended_and_those_of_a_live_one_kept() {
         let target = tempfile::tempdir().expect("a directory");
-        let workspace = Workspace::at(target.path());
-        let (dir, mut child) = plant(&workspace, Identity::of(std::process::id()));
-        assert_eq!(clean_leftovers(&workspace), [""; 0]);
+        let runs = target.path();
+        let (dir, mut child) = plant(runs, Identity::of(std::process::id()));
+        assert_eq!(clean(runs), [""; 0]);
         assert!(child.try_wait().expect("a child").is_none(), "a live run's engine was ended");
         child.kill().and_then(|()| child.wait()).expect("ended");
 
-        let (_, mut child) = plant(&workspace, None);
-        assert_eq!(clean_leftovers(&workspace).len(), 1);
+        let (_, mut child) = plant(runs, None);
+        assert_eq!(clean(runs).len(), 1);
         assert!(!dir.exists());
         assert!(child.try_wait().expect("a child").is_some(), "a dead run's engine still runs");
     }

@@ -82,6 +82,25 @@ fn a_sound_story_has_its_figures_and_no_violations() {
     assert!(findings.text().contains("no violations"));
 }
 
+/// Two leaders in a row: one schedule loses without a break what the other loses in two parts.
+#[test]
+fn what_two_leaders_missed_in_a_row_is_judged_apart() {
+    let (mut history, events) = sound();
+    for due in 34..38 {
+        drop_hit(&mut history, "skip.1", due);
+    }
+    for due in [34, 35, 37] {
+        drop_hit(&mut history, "skip.5", due);
+    }
+    drop_hit(&mut history, "once.2", 34);
+    assert_eq!(history.judge(&events).violations, Vec::<String>::new());
+    drop_hit(&mut history, "once.2", 36);
+    assert_eq!(history.judge(&events).violations, Vec::<String>::new());
+    drop_hit(&mut history, "once.6", 35);
+    let violations = history.judge(&events).violations;
+    assert_eq!(violations, ["once.6 lost [1000035] s, which others did not miss"]);
+}
+
 fn drop_hit(history: &mut History, schedule: &str, second: u64) {
     let job = format!("{schedule}-{}", WALL + second * 1000);
     let before = history.hits.len();
