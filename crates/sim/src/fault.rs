@@ -183,17 +183,3 @@ impl FaultCounts {
         self.0.iter().sum()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_is_switched_by_itself() {
-        for kind in FaultKind::ALL {
-            assert!(FaultMix::calm().with(*kind).has(*kind));
-            let without = FaultMix::all().without(*kind);
-            assert!(FaultKind::ALL.iter().all(|other| without.has(*other) == (other != kind)));
-        }
-    }
-}

@@ -11,9 +11,10 @@
 
 mod caller_mistakes;
 pub mod checks;
-mod clock;
+pub mod clock;
 pub mod cluster;
 mod computer;
+pub mod evidence;
 pub mod explore;
 mod failovers;
 pub mod far_region;

@@ -3,10 +3,11 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure_core::Mutant;
+use tenure_sim::evidence::{Figures, SPEED_LEAST};
 use tenure_sim::explore::{Limits, explore};
 use tenure_sim::mutants::{self, Broken};
 use tenure_sim::{FaultKind, FaultMix, Options, report, timeline};
@@ -80,6 +81,14 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+    /// The figures of a proof as a page shows them; exit code 1 if they are not clean
+    Evidence {
+        /// All of them, as JSON
+        figures: PathBuf,
+        /// What they were found with
+        #[arg(long)]
+        commit: String,
+    },
     /// The broken variants, each of which must be caught (those of the core need the feature `teeth`)
     Teeth {
         /// For programs
@@ -112,6 +121,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Command::Teeth { json } => Ok(bite(json)),
+        Command::Evidence { figures, commit } => evidence(&figures, &commit),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -121,6 +131,20 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn evidence(figures: &Path, commit: &str) -> Result<bool, String> {
+    let text = std::fs::read_to_string(figures).map_err(|error| format!("{}: {error}", figures.display()))?;
+    let all = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", figures.display()))?;
+    let figures = Figures::read(&all);
+    println!("{}", figures.text(commit).trim_end());
+    if figures.speed() < SPEED_LEAST {
+        eprintln!(
+            "too slow: {:.0} of {SPEED_LEAST:.0} simulated seconds a second of a thread",
+            figures.speed()
+        );
+    }
+    Ok(figures.is_clean())
 }
 
 /// The settings from before the hold was separate are here for comparison.

@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::trace::{Noted, Trace};
 use crate::workloads::jobs::{JobWorkload, WorkDone};
 use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+use rand::rngs::ChaCha8Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use tenure_core::FenceRule;
