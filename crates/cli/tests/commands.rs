@@ -1,6 +1,6 @@
 //! Every command, as a user or a script meets it.
 
-use crate::common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, alone, finish, net::Server};
+use crate::common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, finish, net::Server};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -384,21 +384,6 @@ fn doctor_races_another_process_and_writes_what_it_found() {
 }
 
 #[test]
-fn the_demo_tells_its_story_to_the_end() {
-    // It plays with leases of one second.
-    let _turn = alone();
-    let sandbox = Sandbox::new();
-    let mut command = sandbox.command();
-    command.arg("demo");
-    let ran = finish(command, Duration::from_secs(90)).assert_code(0);
-    for word in ["pod-a", "kill -9", "kill -STOP", "SIGTERM", "never two at once"] {
-        assert!(ran.stdout.contains(word), "{word:?} is not in:\n{}", ran.stdout);
-    }
-    assert!(ran.stderr.is_empty(), "{}", ran.stderr);
-    assert!(sandbox.contents().is_empty(), "the demo tidies up: {:?}", sandbox.contents().keys());
-}
-
-#[test]
 fn no_secret_is_ever_printed() {
     const DENIED: &str = "<?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch</Code><Message>The request \
                           signature we calculated does not match</Message></Error>";
@@ -453,4 +438,23 @@ fn no_secret_is_ever_printed() {
     let mut command = sandbox.command();
     command.args(["config", "show", "--resolved"]).env("AWS_SECRET_ACCESS_KEY", "MARKEDsecretKEY");
     assert!(!finish(command, PATIENCE).assert_code(0).stdout.contains("MARKED"));
+}
+
+/// Tests that assert how long something takes. They run one at a time: `.config/nextest.toml`.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn the_demo_tells_its_story_to_the_end() {
+        // It plays with leases of one second.
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.command();
+        command.arg("demo");
+        let ran = finish(command, Duration::from_secs(90)).assert_code(0);
+        for word in ["pod-a", "kill -9", "kill -STOP", "SIGTERM", "never two at once"] {
+            assert!(ran.stdout.contains(word), "{word:?} is not in:\n{}", ran.stdout);
+        }
+        assert!(ran.stderr.is_empty(), "{}", ran.stderr);
+        assert!(sandbox.contents().is_empty(), "the demo tidies up: {:?}", sandbox.contents().keys());
+    }
 }

@@ -1,10 +1,7 @@
 //! The dashboard in a real browser, on real nodes. `cargo xtask test` installs the browser and runs these.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::browser::Browser;
-use common::{Cluster, PATIENT, STEADY, Sandbox};
+use crate::common::browser::Browser;
+use crate::common::{Cluster, PATIENT, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::json;
 use std::net::TcpListener;
@@ -55,7 +52,7 @@ fn why(begin: &str) -> String {
 }
 
 #[test]
-#[ignore = "needs chromium and chromedriver"]
+#[ignore = "needs chromium, and playwright-core from npm"]
 fn the_page_shows_a_failover_and_a_step_down_live() {
     let sandbox = Sandbox::new();
     let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"), PATIENT);
@@ -159,7 +156,7 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
 }
 
 #[test]
-#[ignore = "needs chromium and chromedriver"]
+#[ignore = "needs chromium, and playwright-core from npm"]
 fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
     let sandbox = Sandbox::new();
     let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"), PATIENT);
@@ -203,7 +200,7 @@ fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
 
 /// Whoever may write to the bucket chooses texts; none of them is ever markup.
 #[test]
-#[ignore = "needs chromium and chromedriver"]
+#[ignore = "needs chromium, and playwright-core from npm"]
 fn hostile_texts_stay_texts() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
@@ -214,7 +211,7 @@ fn hostile_texts_stay_texts() {
     // Ids are bound to a few letters; everything else that somebody else writes is not.
     let document = json!({"v": 1, "id": "evil", "every": 60_000, "checks": [], "note": hostile});
     let database = rusqlite::Connection::open(sandbox.path("t.db")).unwrap();
-    database.busy_timeout(common::PATIENCE).unwrap();
+    database.busy_timeout(crate::common::PATIENCE).unwrap();
     let put = "INSERT INTO object (key, body, version, modified_ms, boot)
                VALUES (?1, ?2, (SELECT value + 1 FROM meta WHERE name = 'sequence'), 0, 'x')";
     let keys = database
@@ -241,7 +238,7 @@ fn hostile_texts_stay_texts() {
 }
 
 #[test]
-#[ignore = "needs chromium and chromedriver"]
+#[ignore = "needs chromium, and playwright-core from npm"]
 fn a_page_of_a_node_with_a_token_asks_for_it() {
     let sandbox = Sandbox::new();
     let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"), STEADY);
@@ -289,7 +286,7 @@ fn a_page_of_a_node_with_a_token_asks_for_it() {
 }
 
 #[test]
-#[ignore = "needs chromium and chromedriver"]
+#[ignore = "needs chromium, and playwright-core from npm"]
 fn failing_checks_are_red_and_a_job_that_gave_up_is_found_and_tried_again() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
@@ -328,27 +325,27 @@ fn failing_checks_are_red_and_a_job_that_gave_up_is_found_and_tried_again() {
     // By the keyboard alone: from what is wrong to the job, and a second try. What is redrawn meanwhile keeps the focus.
     let focus = |css: &str| browser.run(&format!("document.querySelector(\"{css}\").focus()"));
     focus("#counts [href='#jobs-dead']");
-    browser.press("\u{E007}");
+    browser.press("Enter");
     browser.until("the choice", "document.querySelector('[data-which=dead]').ariaPressed === 'true'");
     focus("#queues [href='#jobs-dead?queue=mail']");
-    browser.press("\u{E007}");
+    browser.press("Enter");
     browser.until("only what failed", &format!("{rows} === 1"));
     focus("#jobs [href='#job/mail-1']");
-    browser.press("\u{E007}");
+    browser.press("Enter");
     browser.shows("job-state", "failed");
     browser.shows("job-facts", "1 of 1");
     assert_eq!(browser.run("return document.activeElement.id"), json!("job-id"));
     open_to_all(&browser);
     browser.picture("dashboard-job");
     focus("#job-acts button");
-    browser.press("\u{E007}");
+    browser.press("Enter");
     browser.until("a question, and the way out first", "document.activeElement.id === 'ask-no'");
     open_to_all(&browser);
-    browser.press("\u{E00C}");
+    browser.press("Escape");
     browser.until("the button again", "document.activeElement.parentElement.id === 'job-acts'");
-    browser.press("\u{E007}");
-    browser.press("\u{E004}");
-    browser.press("\u{E007}");
+    browser.press("Enter");
+    browser.press("Tab");
+    browser.press("Enter");
     browser.shows("note", "asked to try job mail-1 again");
     browser.shows("job-facts", "2 of 2");
     browser.shows("job-state", "failed");
@@ -380,7 +377,7 @@ fn failing_checks_are_red_and_a_job_that_gave_up_is_found_and_tried_again() {
 }
 
 #[test]
-#[ignore = "needs chromium and chromedriver"]
+#[ignore = "needs chromium, and playwright-core from npm"]
 fn a_busy_cluster_shows_what_runs_and_what_waits_for_how_long() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");

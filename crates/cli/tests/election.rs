@@ -1,6 +1,6 @@
 //! Real processes on one embedded store: starts, crashes, pauses, hand-overs, signals.
 
-use crate::common::{Cluster, FAST, FIRST_BY_NAME, PATIENT, PLAIN, STEADY, Sandbox, alone, took_ms};
+use crate::common::{Cluster, FAST, FIRST_BY_NAME, PATIENT, PLAIN, STEADY, Sandbox, took_ms};
 use rustix::process::Signal;
 
 /// Every order in which three can be started: the first by name must lead whenever it came.
@@ -37,39 +37,6 @@ fn sb1_of_three_started_at_once_exactly_the_first_by_name_leads() {
     }
 }
 
-#[test]
-fn fo1_a_killed_leader_is_replaced_within_ten_seconds_by_default() {
-    let _turn = alone();
-    let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), PLAIN);
-    cluster.start_all(&ORDERS[0]);
-    let mut leader = cluster.leader(0);
-    for _ in 0..2 {
-        let (_, took_ms) = crash(&mut cluster, &mut leader);
-        println!("fo1 default: {took_ms} ms");
-        assert!(took_ms <= CRASH_DEFAULT_MS, "{took_ms} ms");
-    }
-    cluster.finish();
-}
-
-#[test]
-fn fo1_a_killed_leader_is_replaced_within_two_and_a_half_seconds_when_fast() {
-    let _turn = alone();
-    let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST);
-    cluster.start_all(&ORDERS[0]);
-    let mut leader = cluster.leader(0);
-    for _ in 0..5 {
-        let (dead, took_ms) = crash(&mut cluster, &mut leader);
-        println!("fo1 fast: {took_ms} ms");
-        assert!(took_ms <= CRASH_FAST_MS, "{took_ms} ms");
-        let mark = cluster.mark();
-        let again = cluster.start(&dead);
-        cluster.event(mark, again, "joined");
-    }
-    cluster.finish();
-}
-
 /// Kills the leader, waits for the next one, and says who was killed and how long nobody was there.
 fn crash(cluster: &mut Cluster<'_>, leader: &mut crate::common::Said) -> (String, u64) {
     // On a slow machine its first lease may have ended before it could renew it: then another leads.
@@ -96,32 +63,6 @@ fn crash(cluster: &mut Cluster<'_>, leader: &mut crate::common::Said) -> (String
     assert_eq!(changed.text("previousLeader"), leader.node);
     let took_ms = took_ms(killed_ms, next.boot_ms());
     (std::mem::replace(leader, next).node, took_ms)
-}
-
-#[test]
-fn fo2_a_leader_told_to_stop_is_replaced_within_five_seconds() {
-    let _turn = alone();
-    let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), PLAIN);
-    cluster.start_all(&ORDERS[0]);
-    let mut leader = cluster.leader(0);
-    for _ in 0..2 {
-        cluster.event(0, leader.life, "lease_renewed");
-        let mark = cluster.mark();
-        let told_ms = cluster.signal(leader.life, Signal::TERM);
-        let status = cluster.exit(leader.life);
-        assert_eq!(status.code(), Some(0));
-        let lost = cluster.event(mark, leader.life, "lost_leadership");
-        assert_eq!((lost.text("reason"), &lost.event["vacated"]), ("shutdown", &true.into()));
-        cluster.event(mark, leader.life, "stopped");
-        let next = cluster.leader(mark);
-        let took_ms = took_ms(told_ms, next.boot_ms());
-        println!("fo2 default: {took_ms} ms");
-        assert!(took_ms <= HAND_OVER_DEFAULT_MS, "{took_ms} ms");
-        assert_eq!(next.epoch(), leader.epoch() + 1);
-        leader = next;
-    }
-    cluster.finish();
 }
 
 #[test]
@@ -296,4 +237,65 @@ fn two_nodes_of_one_name_never_lead_both() {
     }
     let history = cluster.finish();
     assert_eq!(history.iter().filter(|said| said.name() == "became_leader").count(), 1);
+}
+
+/// Tests that assert how long something takes. They run one at a time: `.config/nextest.toml`.
+mod measured {
+    use super::*;
+
+    #[test]
+    fn fo1_a_killed_leader_is_replaced_within_ten_seconds_by_default() {
+        let sandbox = Sandbox::new();
+        let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), PLAIN);
+        cluster.start_all(&ORDERS[0]);
+        let mut leader = cluster.leader(0);
+        for _ in 0..2 {
+            let (_, took_ms) = crash(&mut cluster, &mut leader);
+            println!("fo1 default: {took_ms} ms");
+            assert!(took_ms <= CRASH_DEFAULT_MS, "{took_ms} ms");
+        }
+        cluster.finish();
+    }
+
+    #[test]
+    fn fo1_a_killed_leader_is_replaced_within_two_and_a_half_seconds_when_fast() {
+        let sandbox = Sandbox::new();
+        let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST);
+        cluster.start_all(&ORDERS[0]);
+        let mut leader = cluster.leader(0);
+        for _ in 0..5 {
+            let (dead, took_ms) = crash(&mut cluster, &mut leader);
+            println!("fo1 fast: {took_ms} ms");
+            assert!(took_ms <= CRASH_FAST_MS, "{took_ms} ms");
+            let mark = cluster.mark();
+            let again = cluster.start(&dead);
+            cluster.event(mark, again, "joined");
+        }
+        cluster.finish();
+    }
+
+    #[test]
+    fn fo2_a_leader_told_to_stop_is_replaced_within_five_seconds() {
+        let sandbox = Sandbox::new();
+        let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), PLAIN);
+        cluster.start_all(&ORDERS[0]);
+        let mut leader = cluster.leader(0);
+        for _ in 0..2 {
+            cluster.event(0, leader.life, "lease_renewed");
+            let mark = cluster.mark();
+            let told_ms = cluster.signal(leader.life, Signal::TERM);
+            let status = cluster.exit(leader.life);
+            assert_eq!(status.code(), Some(0));
+            let lost = cluster.event(mark, leader.life, "lost_leadership");
+            assert_eq!((lost.text("reason"), &lost.event["vacated"]), ("shutdown", &true.into()));
+            cluster.event(mark, leader.life, "stopped");
+            let next = cluster.leader(mark);
+            let took_ms = took_ms(told_ms, next.boot_ms());
+            println!("fo2 default: {took_ms} ms");
+            assert!(took_ms <= HAND_OVER_DEFAULT_MS, "{took_ms} ms");
+            assert_eq!(next.epoch(), leader.epoch() + 1);
+            leader = next;
+        }
+        cluster.finish();
+    }
 }

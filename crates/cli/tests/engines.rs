@@ -1,12 +1,9 @@
 //! The binary on real S3 engines. `TENURE_TEST_S3_ENGINES` says which; `cargo xtask test` starts them and sets it.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, clippy::print_stdout, reason = "tests")]
 
-mod common;
-
-use common::engine::{self, Engine};
-use common::net::Proxy;
-use common::{
-    Cluster, FAST, FIRST_BY_NAME, PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, alone, finish, took_ms,
+use crate::common::engine::{self, Engine};
+use crate::common::net::Proxy;
+use crate::common::{
+    Cluster, FAST, FIRST_BY_NAME, PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, finish, took_ms,
 };
 use rustix::process::Signal;
 use tenure_store::{Condition, Credentials, Lanes, List, OpenOptions, Read, Write, open_str};
@@ -46,88 +43,6 @@ fn tenure(engine: &Engine, arguments: &[&str], more: &[(&str, &str)]) -> Ran {
 
 #[test]
 #[ignore = "needs an S3 engine: cargo xtask test"]
-fn sb1_on_a_bucket_exactly_the_first_by_name_leads() {
-    let _turn = alone();
-    let orders = [["pod-a", "pod-b", "pod-c"], ["pod-c", "pod-b", "pod-a"], ["pod-b", "pod-c", "pod-a"]];
-    for engine in engine::safe() {
-        let rounds = if engine.name == "seaweedfs" { 6 } else { 3 };
-        for round in 0..rounds {
-            let sandbox = Sandbox::new();
-            let mut cluster = Cluster::new(&sandbox, &engine.store(), FIRST_BY_NAME).envs(engine.env());
-            let lives = cluster.start_all(&orders[round % orders.len()]);
-            let leader = cluster.leader(0);
-            for life in lives {
-                let seen = cluster.event(0, life, "leader:changed");
-                assert_eq!(seen.text("newLeader"), "pod-a", "{} {round}: {}", engine.name, seen.event);
-            }
-            cluster.event(0, leader.life, "lease_renewed");
-            let history = cluster.finish();
-            let leaders: Vec<_> = history.iter().filter(|said| said.name() == "became_leader").collect();
-            assert_eq!(leaders.len(), 1, "{} round {round}: {leaders:?}", engine.name);
-            assert_eq!((leaders[0].node.as_str(), leaders[0].epoch()), ("pod-a", 1), "{}", engine.name);
-        }
-    }
-}
-
-#[test]
-#[ignore = "needs an S3 engine: cargo xtask test"]
-fn fo1_on_a_bucket_a_killed_leader_is_replaced_in_time() {
-    let _turn = alone();
-    for engine in engine::safe() {
-        for (settings, bound_ms) in [(PLAIN, 10_000), (FAST, 2_500)] {
-            let sandbox = Sandbox::new();
-            let mut cluster = Cluster::new(&sandbox, &engine.store(), settings).envs(engine.env());
-            cluster.start_all(&["pod-a", "pod-b", "pod-c"]);
-            let leader = cluster.leader(0);
-            cluster.event(0, leader.life, "lease_renewed");
-            let mark = cluster.mark();
-            let killed_ms = cluster.kill(leader.life);
-            let next = cluster.leader(mark);
-            let took_ms = took_ms(killed_ms, next.boot_ms());
-            println!("fo1 {}: {took_ms} ms of {bound_ms}", engine.name);
-            assert!(took_ms <= bound_ms, "{}: {took_ms} ms", engine.name);
-            assert_eq!(next.epoch(), leader.epoch() + 1);
-            cluster.finish();
-        }
-    }
-}
-
-#[test]
-#[ignore = "needs an S3 engine: cargo xtask test"]
-fn fo2_fo3_on_a_bucket_a_leader_hands_over_and_comes_back_as_standby() {
-    let _turn = alone();
-    for engine in engine::safe() {
-        let sandbox = Sandbox::new();
-        let store = engine.store();
-        let mut cluster = Cluster::new(&sandbox, &store, PLAIN).envs(engine.env());
-        cluster.start_all(&["pod-a", "pod-b"]);
-        let leader = cluster.leader(0);
-        cluster.event(0, leader.life, "lease_renewed");
-        let mark = cluster.mark();
-        let told_ms = cluster.signal(leader.life, Signal::TERM);
-        assert_eq!(cluster.exit(leader.life).code(), Some(0));
-        let next = cluster.leader(mark);
-        let took_ms = took_ms(told_ms, next.boot_ms());
-        println!("fo2 {}: {took_ms} ms", engine.name);
-        assert!(took_ms <= 5_000, "{}: {took_ms} ms", engine.name);
-        assert_eq!(next.epoch(), leader.epoch() + 1);
-
-        let mark = cluster.mark();
-        let again = cluster.start(&leader.node);
-        cluster.event(mark, again, "joined");
-        let joined = cluster.mark();
-        let check = cluster.event(joined, again, "election_check");
-        assert_eq!(check.text("leader"), next.node);
-        let arguments = ["status", "--json", "--store", store.as_str()];
-        let status = tenure(&engine, &arguments, &[]).assert_code(0).json();
-        assert_eq!(status["leader"]["node"], next.node);
-        assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status}");
-        cluster.finish();
-    }
-}
-
-#[test]
-#[ignore = "needs an S3 engine: cargo xtask test"]
 fn sb3_on_a_bucket_a_paused_leader_finds_its_lease_over_first() {
     for engine in engine::safe() {
         let sandbox = Sandbox::new();
@@ -151,39 +66,6 @@ fn sb3_on_a_bucket_a_paused_leader_finds_its_lease_over_first() {
         cluster.wait(awake, "the resumed one to see the other", |said| {
             said.life == leader.life && said.text("leader") == next.node
         });
-        cluster.finish();
-    }
-}
-
-#[test]
-#[ignore = "needs an S3 engine: cargo xtask test"]
-fn sb3_an_engine_that_goes_away_costs_leadership_by_the_deadline_and_is_rejoined() {
-    let _turn = alone();
-    for engine in engine::safe() {
-        let sandbox = Sandbox::new();
-        let proxy = Proxy::to(&engine.endpoints[0]);
-        let environment = engine.env_at(&proxy.url());
-        let mut cluster = Cluster::new(&sandbox, &engine.store(), PATIENT).envs(environment);
-        let life = cluster.start("pod-a");
-        let first = cluster.leader(0).epoch();
-        for epoch in first + 1..first + 3 {
-            let mark = cluster.mark();
-            cluster.event(mark, life, "lease_renewed");
-            proxy.cut();
-            let lost = cluster.event(mark, life, "lost_leadership");
-            let leases = cluster.history().iter();
-            let leases = leases.filter(|said| ["became_leader", "lease_renewed"].contains(&said.name()));
-            let deadline_ms = leases.map(|said| said.number("deadlineBootMs")).max().unwrap();
-            let late_ms = took_ms(deadline_ms, lost.boot_ms());
-            assert!(late_ms <= 1_000, "{}: {} after {deadline_ms}", engine.name, lost.event);
-            cluster.event(mark, life, "store_unavailable");
-            let mark = cluster.mark();
-            proxy.mend();
-            let again = cluster.leader(mark);
-            assert_eq!((again.life, again.epoch()), (life, epoch), "{}", engine.name);
-            // Told a lease later; until then a new outage is the old one.
-            cluster.event(mark, life, "store_recovered");
-        }
         cluster.finish();
     }
 }
@@ -349,5 +231,121 @@ fn doctor_trusts_the_engines_that_can_be_trusted() {
             assert!(ran.stdout.contains("two machines"), "{}: {}", engine.name, ran.stdout);
         }
         assert_eq!(objects(&engine, &store), [""; 0], "{}", engine.name);
+    }
+}
+
+/// Tests that assert how long something takes. They run one at a time: `.config/nextest.toml`.
+mod measured {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs an S3 engine: cargo xtask test"]
+    fn sb1_on_a_bucket_exactly_the_first_by_name_leads() {
+        let orders = [["pod-a", "pod-b", "pod-c"], ["pod-c", "pod-b", "pod-a"], ["pod-b", "pod-c", "pod-a"]];
+        for engine in engine::safe() {
+            let rounds = if engine.name == "seaweedfs" { 6 } else { 3 };
+            for round in 0..rounds {
+                let sandbox = Sandbox::new();
+                let mut cluster = Cluster::new(&sandbox, &engine.store(), FIRST_BY_NAME).envs(engine.env());
+                let lives = cluster.start_all(&orders[round % orders.len()]);
+                let leader = cluster.leader(0);
+                for life in lives {
+                    let seen = cluster.event(0, life, "leader:changed");
+                    assert_eq!(seen.text("newLeader"), "pod-a", "{} {round}: {}", engine.name, seen.event);
+                }
+                cluster.event(0, leader.life, "lease_renewed");
+                let history = cluster.finish();
+                let leaders: Vec<_> = history.iter().filter(|said| said.name() == "became_leader").collect();
+                assert_eq!(leaders.len(), 1, "{} round {round}: {leaders:?}", engine.name);
+                assert_eq!((leaders[0].node.as_str(), leaders[0].epoch()), ("pod-a", 1), "{}", engine.name);
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs an S3 engine: cargo xtask test"]
+    fn fo1_on_a_bucket_a_killed_leader_is_replaced_in_time() {
+        for engine in engine::safe() {
+            for (settings, bound_ms) in [(PLAIN, 10_000), (FAST, 2_500)] {
+                let sandbox = Sandbox::new();
+                let mut cluster = Cluster::new(&sandbox, &engine.store(), settings).envs(engine.env());
+                cluster.start_all(&["pod-a", "pod-b", "pod-c"]);
+                let leader = cluster.leader(0);
+                cluster.event(0, leader.life, "lease_renewed");
+                let mark = cluster.mark();
+                let killed_ms = cluster.kill(leader.life);
+                let next = cluster.leader(mark);
+                let took_ms = took_ms(killed_ms, next.boot_ms());
+                println!("fo1 {}: {took_ms} ms of {bound_ms}", engine.name);
+                assert!(took_ms <= bound_ms, "{}: {took_ms} ms", engine.name);
+                assert_eq!(next.epoch(), leader.epoch() + 1);
+                cluster.finish();
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs an S3 engine: cargo xtask test"]
+    fn fo2_fo3_on_a_bucket_a_leader_hands_over_and_comes_back_as_standby() {
+        for engine in engine::safe() {
+            let sandbox = Sandbox::new();
+            let store = engine.store();
+            let mut cluster = Cluster::new(&sandbox, &store, PLAIN).envs(engine.env());
+            cluster.start_all(&["pod-a", "pod-b"]);
+            let leader = cluster.leader(0);
+            cluster.event(0, leader.life, "lease_renewed");
+            let mark = cluster.mark();
+            let told_ms = cluster.signal(leader.life, Signal::TERM);
+            assert_eq!(cluster.exit(leader.life).code(), Some(0));
+            let next = cluster.leader(mark);
+            let took_ms = took_ms(told_ms, next.boot_ms());
+            println!("fo2 {}: {took_ms} ms", engine.name);
+            assert!(took_ms <= 5_000, "{}: {took_ms} ms", engine.name);
+            assert_eq!(next.epoch(), leader.epoch() + 1);
+
+            let mark = cluster.mark();
+            let again = cluster.start(&leader.node);
+            cluster.event(mark, again, "joined");
+            let joined = cluster.mark();
+            let check = cluster.event(joined, again, "election_check");
+            assert_eq!(check.text("leader"), next.node);
+            let arguments = ["status", "--json", "--store", store.as_str()];
+            let status = tenure(&engine, &arguments, &[]).assert_code(0).json();
+            assert_eq!(status["leader"]["node"], next.node);
+            assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status}");
+            cluster.finish();
+        }
+    }
+
+    #[test]
+    #[ignore = "needs an S3 engine: cargo xtask test"]
+    fn sb3_an_engine_that_goes_away_costs_leadership_by_the_deadline_and_is_rejoined() {
+        for engine in engine::safe() {
+            let sandbox = Sandbox::new();
+            let proxy = Proxy::to(&engine.endpoints[0]);
+            let environment = engine.env_at(&proxy.url());
+            let mut cluster = Cluster::new(&sandbox, &engine.store(), PATIENT).envs(environment);
+            let life = cluster.start("pod-a");
+            let first = cluster.leader(0).epoch();
+            for epoch in first + 1..first + 3 {
+                let mark = cluster.mark();
+                cluster.event(mark, life, "lease_renewed");
+                proxy.cut();
+                let lost = cluster.event(mark, life, "lost_leadership");
+                let leases = cluster.history().iter();
+                let leases = leases.filter(|said| ["became_leader", "lease_renewed"].contains(&said.name()));
+                let deadline_ms = leases.map(|said| said.number("deadlineBootMs")).max().unwrap();
+                let late_ms = took_ms(deadline_ms, lost.boot_ms());
+                assert!(late_ms <= 1_000, "{}: {} after {deadline_ms}", engine.name, lost.event);
+                cluster.event(mark, life, "store_unavailable");
+                let mark = cluster.mark();
+                proxy.mend();
+                let again = cluster.leader(mark);
+                assert_eq!((again.life, again.epoch()), (life, epoch), "{}", engine.name);
+                // Told a lease later; until then a new outage is the old one.
+                cluster.event(mark, life, "store_recovered");
+            }
+            cluster.finish();
+        }
     }
 }

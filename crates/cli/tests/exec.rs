@@ -1,7 +1,7 @@
 //! `tenure exec` and `tenure lock`: real commands under real nodes on one embedded store.
 #![cfg(target_os = "linux")]
 
-use crate::common::{PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
+use crate::common::{PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish, program};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -425,11 +425,8 @@ fn a_lock_is_held_by_one_at_a_time() {
 #[test]
 fn locks_of_different_names_do_not_wait_for_each_other() {
     let place = Place::new();
-    let inner = format!(
-        "{} lock --name b --timeout 20s --store {} -- echo both",
-        env!("CARGO_BIN_EXE_tenure"),
-        place.store()
-    );
+    let inner =
+        format!("{} lock --name b --timeout 20s --store {} -- echo both", program().display(), place.store());
     // The inner one inherits TENURE_NODE, and is another node all the same.
     let ran = place.run("lock", &["--name", "a"], &inner).assert_code(0);
     assert_eq!(ran.stdout, "both\n");
@@ -615,7 +612,7 @@ fn a_command_does_not_get_the_tokens_of_its_node() {
 fn never_two_commands_at_one_instant_through_faults() {
     let sandbox = Sandbox::new();
     let plan = Plan {
-        tenure: env!("CARGO_BIN_EXE_tenure").into(),
+        tenure: program(),
         engine: "sqlite".to_owned(),
         store: "sqlite:".to_owned(),
         endpoints: Vec::new(),

@@ -1,17 +1,13 @@
 //! Nothing outlives `tenure lock`. A program of its own: the judge must have no other children.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-mod common;
-
-use common::Sandbox;
+use crate::common::{Sandbox, program};
 use tenure_chaos::exec::leftovers::{Outcome, Plan, run};
 
 #[test]
 fn ex2_nothing_a_command_started_is_alive_once_lock_has_ended() {
     let sandbox = Sandbox::new();
     let plan = Plan {
-        tenure: env!("CARGO_BIN_EXE_tenure").into(),
+        tenure: program(),
         runs: 200,
         at_once: 4,
         seed: 7,

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::common::net::Server;
-use crate::common::{Killed, PATIENCE, Ran, Sandbox, finish};
+use crate::common::{Killed, PATIENCE, Ran, Sandbox, finish, program};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ fn lk2_a_store_that_cannot_be_reached_is_an_error_of_its_own() {
 fn lk3_a_lock_inside_the_same_lock_is_refused_and_another_is_had() {
     let place = Place(Sandbox::new());
     let inner = |name: &str| {
-        let (me, store) = (env!("CARGO_BIN_EXE_tenure"), place.0.sqlite("lock.db"));
+        let (me, store) = (program().display().to_string(), place.0.sqlite("lock.db"));
         format!("{me} lock --name {name} --store {store} -- echo inside")
     };
     let ran = place.run(&["--name", "a"], &inner("a")).assert_code(2);

@@ -1,11 +1,8 @@
 //! A newcomer's path: the commands of the README's "Run it", as they stand there, and what the browser shows meanwhile.
 //!
 //! `cargo xtask newcomer` plays it in a fresh clone.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::browser::Browser;
+use crate::common::browser::Browser;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 const CLONE: &str = "TENURE_NEWCOMER_CLONE";
 
 fn root() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     std::env::var_os(CLONE).map_or(workspace, PathBuf::from)
 }
 
@@ -54,7 +51,7 @@ impl Drop for Terminal {
 }
 
 #[test]
-#[ignore = "needs chromium and chromedriver"]
+#[ignore = "needs chromium, and playwright-core from npm"]
 fn the_first_minutes_go_as_the_readme_says() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let commands = commands(&readme);
@@ -65,7 +62,7 @@ fn the_first_minutes_go_as_the_readme_says() {
     let _first = Terminal::open(first, home.path());
     let pages = ["http://127.0.0.1:7420", "http://127.0.0.1:7421"];
     assert!(pages.iter().all(|page| readme.contains(page)), "the README names the pages");
-    common::net::listens("127.0.0.1:7420", std::time::Duration::from_secs(900));
+    crate::common::net::listens("127.0.0.1:7420", std::time::Duration::from_secs(900));
     browser.open(pages[0]);
     browser.shows("link", "live");
     browser.shows("leader-name", "pod-a");
@@ -73,7 +70,7 @@ fn the_first_minutes_go_as_the_readme_says() {
     browser.picture("newcomer-1-first-node");
 
     let (_second, _third) = (Terminal::open(second, home.path()), Terminal::open(third, home.path()));
-    common::net::listens("127.0.0.1:7421", common::PATIENCE);
+    crate::common::net::listens("127.0.0.1:7421", crate::common::PATIENCE);
     browser.open(pages[1]);
     browser.shows("link", "live");
     browser.shows("leader-name", "pod-a");

@@ -1,11 +1,7 @@
 //! The log over OTLP, as a collector gets it. Only in builds with the feature.
-#![cfg(feature = "otlp")]
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::net::Server;
-use common::{Cluster, PATIENCE, STEADY, Sandbox};
+use crate::common::net::Server;
+use crate::common::{Cluster, PATIENCE, STEADY, Sandbox};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! The examples of a page, so that what a test runs is what a reader types.
 
-use crate::common::{Killed, PATIENCE, Sandbox};
+use crate::common::{Killed, PATIENCE, Sandbox, program};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -120,7 +120,7 @@ impl Terminal {
         let (programs, folder) = (sandbox.path("programs"), sandbox.path("empty"));
         std::fs::create_dir(&programs).unwrap();
         std::fs::create_dir(&folder).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tenure"), programs.join("tenure")).unwrap();
+        std::os::unix::fs::symlink(program(), programs.join("tenure")).unwrap();
         let mut bash = Command::new("bash");
         bash.args(["--noprofile", "--norc"]).env_clear().current_dir(folder).process_group(0);
         let like_others = sandbox.command();

@@ -1,13 +1,10 @@
 //! What the guide shows of PostgreSQL, typed as it stands there. `cargo xtask test` installs the database and runs this.
-#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
-mod common;
-mod page;
 #[path = "../../tenure/tests/common/postgres.rs"]
 mod server;
 
-use common::Sandbox;
-use page::{Terminal, sections};
+use crate::common::Sandbox;
+use crate::page::{Terminal, sections};
 
 const FENCING: &str = include_str!("../../../docs/guide/fencing.md");
 

@@ -1,10 +1,7 @@
 //! The alerts and the Grafana dashboard in `deploy/`, against a real Prometheus that scrapes a real node.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::net::get;
-use common::{Cluster, PATIENCE, STEADY, Sandbox};
+use crate::common::net::get;
+use crate::common::{Cluster, PATIENCE, STEADY, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -13,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 fn deploy(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../deploy").join(file)
 }
 
 /// Every query of the dashboard, its variables filled in.

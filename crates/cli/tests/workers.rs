@@ -4,7 +4,7 @@ use crate::common::{Cluster, PATIENT, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure::store::{Condition, SqliteStore, Store, Write};
+use tenure_store::{Condition, SqliteStore, Store, Write};
 
 /// A worker that is missed soon: the least that the settings allow is quick enough for a test.
 const LIVELY: &[&str] = &[

@@ -1,5 +1,5 @@
-//! The tests of this crate in one program: many programs would take longer to link than to run. Those beside it need a feature or an
-//! engine.
+//! The tests of this crate in one program: many programs would take longer to link than to run.
+#![allow(clippy::print_stdout, reason = "tests")]
 
 mod claimer;
 mod dispatcher;
@@ -12,6 +12,8 @@ mod registration;
 mod submitter;
 mod supervision;
 mod sweep;
+#[cfg(feature = "teeth")]
+mod teeth;
 mod transcripts;
 mod two_seats;
 mod views;

@@ -1,7 +1,7 @@
 //! A worker's registration against a store that loses answers, under every rival there can be.
 
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::machine::{Answer, Effect, In, Input, Machine, Now, Out, Request};
 use tenure_core::{

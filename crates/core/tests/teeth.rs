@@ -1,13 +1,7 @@
 //! A green run means something only if these deliberately broken variants turn it red. Those that are not here are caught by the
 //! simulator.
-#![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
-mod claimer;
-mod dispatcher;
-mod once;
-mod supervision;
-mod two_seats;
-
+use crate::{claimer, dispatcher, once, supervision, two_seats};
 use tenure_core::Mutant;
 
 /// Every one must be caught within this many schedules.

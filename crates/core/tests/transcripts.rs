@@ -1,4 +1,4 @@
-//! Replays the transcripts under `testdata/`. `TENURE_RECORD=1 cargo test -p tenure-core --test transcripts` writes them
+//! Replays the transcripts under `testdata/`. `TENURE_RECORD=1 cargo test -p tenure-core-tests transcripts::` writes them
 //! anew; then read the difference, every line of it.
 
 use crate::world::script::Script;
@@ -32,7 +32,7 @@ fn replay(path: &Path) -> (String, String) {
 }
 
 fn check(name: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name);
     let (recorded, replayed) = replay(&path);
     assert!(!replayed.contains("VIOLATION"), "{name}:\n{replayed}");
     if std::env::var_os("TENURE_RECORD").is_some() {
@@ -52,7 +52,7 @@ macro_rules! transcripts {
         #[test]
         fn every_transcript_is_replayed() {
             let known = [$(concat!(stringify!($name), ".txt")),*];
-            let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata");
+            let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata");
             for entry in std::fs::read_dir(folder).expect("testdata") {
                 let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
                 assert!(!name.ends_with(".txt") || known.contains(&name.as_str()), "{name} is never replayed");

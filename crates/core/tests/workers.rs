@@ -1,10 +1,10 @@
 //! Random schedules over the leader's judgement and what everybody knows: workers that pause, die, come back and move; leaders
 //! that change in the middle of anything; snapshots that are missed, land late or are never known to have landed.
-//! `TENURE_SEED=17 cargo test -p tenure-core --test workers` replays one.
+//! `TENURE_SEED=17 cargo test -p tenure-core-tests workers::` replays one.
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use tenure_core::{
     Epoch, KnownWorkers, Listed, Liveness, LivenessConfig, ReadOutcome, Snapshot, Time, WORKERS_MAX,
@@ -233,11 +233,11 @@ fn a_silence_is_told_once_by_everybody_and_only_if_there_was_one() {
     );
 }
 
-/// Linear, and far below the 20 ms a sweep may take: `cargo test --release -p tenure-core --test workers -- --ignored
+/// Linear, and far below the 20 ms a sweep may take: `cargo test --release -p tenure-core-tests measures_ -- --ignored
 /// --nocapture` prints the figure.
 #[test]
 #[ignore = "a measurement"]
-fn a_sweep_over_ten_thousand_workers_is_cheap() {
+fn measures_a_sweep_over_ten_thousand_workers() {
     for count in [1000, 10_000, WORKERS_MAX] {
         let list = |modified_ms| -> Vec<Listed> {
             (0..count).map(|n| Listed { worker: id(n), modified_ms, bytes: 200 }).collect()

@@ -1,11 +1,12 @@
-//! The tests of this crate in one program: many programs would take longer to link than to run. Those beside it need an engine, a
-//! browser or a feature.
+//! The tests of this crate in one program: many programs would take longer to link than to run.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 mod common;
 mod contention;
 mod cost;
 mod diagnostics;
 mod election;
+mod engines;
 #[path = "common/epoch_requests.rs"]
 mod epoch_requests;
 mod fallback;
@@ -36,6 +37,9 @@ mod paused_leader;
 mod plugins;
 #[path = "common/pods.rs"]
 mod pods;
+mod postgres;
+#[path = "common/postgres.rs"]
+mod postgres_server;
 mod processes;
 mod scale;
 mod settings;
@@ -46,6 +50,8 @@ mod step_down;
 mod submissions;
 mod supervision;
 mod sweep_speed;
+#[cfg(feature = "teeth")]
+mod teeth;
 mod telemetry;
 #[path = "common/trace.rs"]
 mod trace;

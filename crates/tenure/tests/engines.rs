@@ -1,12 +1,7 @@
 //! A refusal that is real: an identity of a real engine that may not write below the global prefix.
 //! `TENURE_TEST_S3_ENGINES` says where; `cargo xtask test` starts the engines and sets it.
 
-mod common;
-#[path = "common/log.rs"]
-mod log;
-#[path = "common/paused_leader.rs"]
-mod paused_leader;
-
+use crate::{common, log, paused_leader};
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -523,48 +523,6 @@ async fn what_a_job_costs_is_what_the_page_says() {
     }
 }
 
-/// What a thousand jobs a day add, each submitted by itself to a cluster at rest: for the page, by the month.
-#[tokio::test(start_paused = true)]
-async fn what_a_month_of_jobs_costs_is_what_the_page_says() {
-    let page = include_str!("../../../docs/internals/cost.md");
-    for (what, says) in [("that say nothing", false), ("with output", true)] {
-        let (_rig, leader, x) = two().await;
-        let handlers = Handlers::new().on("echo", move |job: JobContext| async move {
-            if says {
-                job.output().stdout("done");
-            }
-            JobOutcome::succeeded("")
-        });
-        let _w = start(&x, "w1", handlers).await;
-        known(&leader, 1).await;
-        let _dispatcher = dispatcher(&leader).await;
-        let spent = || {
-            let all = [leader.meter.snapshot(), x.meter.snapshot()];
-            (all[0].write_class() + all[1].write_class(), all[0].read_class() + all[1].read_class())
-        };
-        let mut counted = Vec::new();
-        for jobs in [0_u32, 100] {
-            let before = spent();
-            for _ in 0..100 {
-                if jobs > 0 {
-                    x.node.jobs().submit(JobSpec::unnamed("echo")).await.expect("taken");
-                }
-                sleep_ms(86_400).await;
-            }
-            counted.push((spent().0 - before.0, spent().1 - before.1));
-        }
-        // Of a hundred jobs; a month has 30,000.
-        let (writes, reads) = ((counted[1].0 - counted[0].0) * 300, (counted[1].1 - counted[0].1) * 300);
-        let dollars = writes as f64 * 5e-6 + reads as f64 * 4e-7;
-        let row = format!(
-            "| 1,000 a day, {what} | {:.1} | {:.1} | ${dollars:.2} |",
-            writes as f64 / 3e4,
-            reads as f64 / 3e4
-        );
-        assert!(page.contains(&row), "docs/internals/cost.md does not have the row: {row}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn nobody_looks_often_while_there_is_nothing_to_do() {
     let (_rig, leader, x) = two().await;
@@ -637,4 +595,51 @@ async fn qu6_a_job_runs_for_hours_says_how_far_it_is_and_sees_a_cancel() {
         took < Duration::from_secs(15),
         "it sees it with its next look, and the leader with the next one: {took:?}"
     );
+}
+
+mod long {
+    use super::*;
+
+    /// What a thousand jobs a day add, each submitted by itself to a cluster at rest: for the page, by the month.
+    #[tokio::test(start_paused = true)]
+    #[ignore = "takes a minute: cargo xtask prove"]
+    async fn what_a_month_of_jobs_costs_is_what_the_page_says() {
+        let page = include_str!("../../../docs/internals/cost.md");
+        for (what, says) in [("that say nothing", false), ("with output", true)] {
+            let (_rig, leader, x) = two().await;
+            let handlers = Handlers::new().on("echo", move |job: JobContext| async move {
+                if says {
+                    job.output().stdout("done");
+                }
+                JobOutcome::succeeded("")
+            });
+            let _w = start(&x, "w1", handlers).await;
+            known(&leader, 1).await;
+            let _dispatcher = dispatcher(&leader).await;
+            let spent = || {
+                let all = [leader.meter.snapshot(), x.meter.snapshot()];
+                (all[0].write_class() + all[1].write_class(), all[0].read_class() + all[1].read_class())
+            };
+            let mut counted = Vec::new();
+            for jobs in [0_u32, 100] {
+                let before = spent();
+                for _ in 0..100 {
+                    if jobs > 0 {
+                        x.node.jobs().submit(JobSpec::unnamed("echo")).await.expect("taken");
+                    }
+                    sleep_ms(86_400).await;
+                }
+                counted.push((spent().0 - before.0, spent().1 - before.1));
+            }
+            // Of a hundred jobs; a month has 30,000.
+            let (writes, reads) = ((counted[1].0 - counted[0].0) * 300, (counted[1].1 - counted[0].1) * 300);
+            let dollars = writes as f64 * 5e-6 + reads as f64 * 4e-7;
+            let row = format!(
+                "| 1,000 a day, {what} | {:.1} | {:.1} | ${dollars:.2} |",
+                writes as f64 / 3e4,
+                reads as f64 / 3e4
+            );
+            assert!(page.contains(&row), "docs/internals/cost.md does not have the row: {row}");
+        }
+    }
 }

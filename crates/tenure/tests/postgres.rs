@@ -1,13 +1,7 @@
 //! A real PostgreSQL refuses a former leader. `cargo xtask test` installs it and runs these.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
-#[path = "../examples/fenced_resources.rs"]
-#[allow(dead_code, reason = "it is a program, too")]
-mod fenced_resources;
-#[path = "common/postgres.rs"]
-mod postgres;
-
-use postgres::Postgres;
+use crate::fenced_example;
+use crate::postgres_server::Postgres;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -244,5 +238,5 @@ async fn fr2_the_example_is_refused_by_postgres() {
     for statement in [sql::CREATE, "insert into tenure_fence values ('report-example', 7)"] {
         assert!(postgres.psql().args(["-c", statement]).status().unwrap().success());
     }
-    fenced_resources::play(Some(postgres.url()), |line| println!("{line}")).await.unwrap();
+    fenced_example::play(Some(postgres.url()), |line| println!("{line}")).await.unwrap();
 }

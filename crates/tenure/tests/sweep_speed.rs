@@ -7,7 +7,7 @@ use tenure::store::{Condition, Store};
 
 #[tokio::test(start_paused = true)]
 #[ignore = "a measurement"]
-async fn a_sweep_over_ten_thousand_workers() {
+async fn measures_a_sweep_over_ten_thousand_workers() {
     let rig = Rig::new();
     let write = async |beats: u64| {
         for n in 0..10_000 {

@@ -1,12 +1,9 @@
 //! Every deliberately broken variant of the driver that no schedule can show is caught here. Each story is told twice: to a
 //! sound node, which must pass, and to the broken one, which must not. The others are caught by `crates/sim/tests/teeth.rs`.
-#![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
-mod common;
-
+use crate::common::{Rig, sleep_ms};
 use async_trait::async_trait;
 use bytes::Bytes;
-use common::{Rig, sleep_ms};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -25,7 +25,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -66,18 +66,20 @@ pub const FIRST_BY_NAME: &[&str] = &["--startup-jitter-max", "0", "--election-se
 /// The default settings, but without the startup jitter.
 pub const PLAIN: &[&str] = &["--startup-jitter-max", "0"];
 
-/// Tests that assert figures run one at a time, so that they measure the product and not each other.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 static STALL_WATCH: LazyLock<StallWatch> = LazyLock::new(StallWatch::start);
 
 /// How long something in a cluster's life took, but for the time the machine itself stood still.
 pub fn took_ms(from_ms: u64, until_ms: u64) -> u64 {
     let stalled_ms = stall_watch::stalled_ms(&STALL_WATCH.so_far(), from_ms, until_ms);
     until_ms.saturating_sub(from_ms).saturating_sub(stalled_ms)
+}
+
+/// The shipped program. Tests lie in `deps` beside it.
+pub fn program() -> PathBuf {
+    let me = std::env::current_exe().unwrap();
+    let program = me.parent().and_then(Path::parent).unwrap().join("tenure");
+    assert!(program.is_file(), "{} is not there; make it with `cargo build`", program.display());
+    program
 }
 
 /// A directory of a test's own; also the home of every process it starts.
@@ -145,7 +147,7 @@ impl Sandbox {
 
     /// The binary with an environment of nothing but a path and a home.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let mut command = Command::new(program());
         command.env_clear().current_dir(self.home()).stdin(Stdio::null());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("TMPDIR", self.home());

@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn the_index_says_what_a_search_says() {
-        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+        let mut rng = rand::rngs::ChaCha8Rng::seed_from_u64(1);
         let (mut table, mut ledger) = (Table::new(Epoch(2), 2), ledger());
         let mut states = BTreeSet::new();
         for now in 0..20_000_u64 {

@@ -2,8 +2,8 @@
 //! words to the body; nobody may lose a word that was confirmed.
 
 use super::{RETRY, rules};
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 use tenure_core::document::{
     Document, DocumentAnswer, DocumentRequest, Read, Rules, Stamp, State, What, Writer,

@@ -1,8 +1,8 @@
 //! The scheduler: rounds of submissions, requests to run now, and what the ledger may answer.
 
 use super::{MIN, Round, START, TERMS, id, job, nth, round, web};
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::JobAnswer::{Created, Existed, Refused};
 use tenure_core::machine::{Effect, In, Input, Machine, Now, Request, RequestId};

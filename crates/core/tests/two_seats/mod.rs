@@ -1,8 +1,8 @@
 //! Pods, one plugin, two seats, reads that may take long or get no answer, and anything happening in any order.
 #![allow(dead_code, reason = "two test programs use it")]
 
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use tenure_core::machine::{Effect, In, Input, Machine, Now, RequestId};
 use tenure_core::{
     Epoch, Holder, Incarnation, Lease, NodeId, Nonce, SeatAnswer, SeatChoice, SeatChoiceCommand,

@@ -11,8 +11,8 @@ use super::*;
 use crate::document::{DocumentRequest, Read, Removal, Stamp};
 use crate::election::{Epoch, Expect, Version, WriteAnswer};
 use crate::id::{Incarnation, Nonce};
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
 type Object<T> = (Stamp, T, u64);
