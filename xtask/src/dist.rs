@@ -14,8 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
-use crate::process;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, fresh};
+use tenure_rig::process;
 
 /// Link-time optimisation takes minutes.
 const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -64,12 +64,9 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     wanted.dedup();
     let out = workspace.target.join("packages");
     // Packages of an older build must not look like this one's.
-    if out.is_dir() {
-        fs::remove_dir_all(&out)?;
-    }
+    fresh(&out)?;
     // Where `crates/cli/Cargo.toml` expects it.
     let files = workspace.root.join("target/dist-files");
-    fs::create_dir_all(&out)?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let dist = Dist { workspace, version, out, files };
     dist.collect()?;
@@ -101,11 +98,9 @@ impl Dist<'_> {
             process::run(build.args(["--profile", "dist", "--target", TARGET]), BUILD_LIMIT)?,
             "the build failed"
         );
-        if self.files.is_dir() {
-            fs::remove_dir_all(&self.files)?;
-        }
         let binary = self.files.join("tenure");
-        fs::create_dir_all(self.files.join("completions"))?;
+        fresh(&self.files)?;
+        fresh(&self.files.join("completions"))?;
         fs::copy(self.workspace.target.join(TARGET).join("dist/tenure"), &binary)?;
         let kind = text(Command::new("file").arg("--brief").arg(&binary))?;
         ensure!(kind.contains("static"), "{} is not static: {kind}", binary.display());

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::process;
 use crate::verify::text;
 use crate::workspace::Workspace;
+use tenure_rig::process;
 
 const LIMIT: Duration = Duration::from_secs(900);
 

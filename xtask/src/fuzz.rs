@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::process;
-use crate::tool::Tool;
+use crate::tools::FUZZ;
 use crate::workspace::Workspace;
-
-const TOOL: Tool = Tool { verb: Some("fuzz"), package: "cargo-fuzz", version: "0.13.2" };
+use tenure_rig::process;
 
 /// In the order they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
 const TARGETS: [&str; 17] = [
@@ -36,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if let Err(missing) = prepare(workspace) {
-        crate::interrupt::check()?;
+        tenure_rig::interrupt::check()?;
         println!("fuzz: SKIPPED: {missing:#}");
         return Ok(true);
     }
@@ -59,17 +57,17 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
 fn nightly(workspace: &Workspace) -> Result<Command> {
     let mut command = Command::new("cargo");
     command.arg("+nightly").current_dir(&workspace.root);
-    Tool::reachable(workspace, &mut command)?;
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);
     }
+    FUZZ.reachable(&mut command)?;
     Ok(command)
 }
 
 fn prepare(workspace: &Workspace) -> Result<()> {
-    let asked = process::capture(nightly(workspace)?.arg("--version"), ASK_LIMIT);
+    let asked = process::capture(Command::new("cargo").args(["+nightly", "--version"]), ASK_LIMIT);
     asked.and_then(|said| said.ok("cargo +nightly")).context("there is no nightly toolchain")?;
-    TOOL.prepare(workspace, &mut nightly(workspace)?)
+    nightly(workspace).map(drop)
 }
 
 /// `Ok(false)` if the target failed, on an input or because it cannot be built.

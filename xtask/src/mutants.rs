@@ -1,19 +1,17 @@
 //! `cargo xtask mutants`: a second opinion on the tests. A machine breaks every line of the core, one at a time, and the tests of
 //! the core must notice. `.cargo/mutants.toml` lists what nobody can notice, with the reason.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use regex_lite::Regex;
-use serde::Deserialize;
+use serde_json::Value;
 
-use crate::process;
-use crate::tool::Tool;
+use crate::tools::MUTANTS;
 use crate::workspace::Workspace;
+use tenure_rig::process;
 
-const TOOL: Tool = Tool { verb: Some("mutants"), package: "cargo-mutants", version: "27.1.0" };
 /// A thousand small builds.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const LIST_LIMIT: Duration = Duration::from_secs(60);
@@ -37,10 +35,9 @@ pub(crate) struct Args {
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let cargo = || -> Result<Command> {
         let mut cargo = workspace.cargo();
-        Tool::reachable(workspace, &mut cargo)?;
+        MUTANTS.reachable(&mut cargo)?;
         Ok(cargo)
     };
-    TOOL.prepare(workspace, &mut cargo()?)?;
     let mut list = cargo()?;
     list.args(["mutants", "--list", "--no-config", "--package", "tenure-core"]);
     let all = process::capture(&mut list, LIST_LIMIT)?.ok("listing mutants")?;
@@ -61,8 +58,13 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         command.args(["--shard", shard]);
     }
     let passed = process::run(&mut command, LIMIT)?;
-    let outcome = Outcome::read(&output)?;
-    println!("{}", outcome.told());
+    let outcomes =
+        std::fs::read_to_string(output.join("mutants.out/outcomes.json")).context("the outcomes")?;
+    let outcomes: Value = serde_json::from_str(&outcomes)?;
+    let count = |what: &str| outcomes[what].as_u64().unwrap_or(0);
+    let (caught, hang, broken) = (count("caught"), count("timeout"), count("unviable"));
+    let (all, survive) = (count("total_mutants"), count("missed"));
+    println!("{all} mutants: {caught} noticed, {hang} hang, {broken} do not compile, {survive} survive");
     // The program excludes by name whatever it replaces, but not the fields it deletes.
     let missed = std::fs::read_to_string(output.join("mutants.out/missed.txt")).context("the survivors")?;
     let excused = |name: &&str| reasons.iter().any(|reason| reason.covers(name));
@@ -70,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     println!("{} of the survivors have a reason in {SETTINGS}", excused.len());
     survivors.iter().for_each(|name| println!("SURVIVES {name}"));
     // A mutant that hangs the tests fails the command, but it was noticed; an excused survivor fails it too.
-    Ok(survivors.is_empty() && (passed || outcome.timeout + outcome.missed > 0))
+    Ok(survivors.is_empty() && (passed || hang + survive > 0))
 }
 
 /// Reports what is left out, and returns whether every pattern still leaves out something.
@@ -129,31 +131,6 @@ fn reasons(settings: &str) -> Result<Vec<Reason>> {
         }
     }
     Ok(reasons)
-}
-
-/// The results file of the run.
-#[derive(Deserialize)]
-struct Outcome {
-    total_mutants: u64,
-    caught: u64,
-    timeout: u64,
-    unviable: u64,
-    missed: u64,
-}
-
-impl Outcome {
-    fn read(output: &Path) -> Result<Outcome> {
-        let path = output.join("mutants.out/outcomes.json");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        Ok(serde_json::from_str(&text)?)
-    }
-
-    fn told(&self) -> String {
-        let Outcome { total_mutants, caught, timeout, unviable, missed } = self;
-        format!(
-            "{total_mutants} mutants: {caught} noticed, {timeout} hang, {unviable} do not compile, {missed} survive"
-        )
-    }
 }
 
 #[cfg(test)]

@@ -1,46 +1,54 @@
-//! `cargo xtask test`: every check, with its duration, and a last line that says what was not run.
+//! `cargo xtask test`: two builds, every check, and a last line that says what was not run.
+//!
+//! The shipped program is built as users build it, the tests in one other build. What mostly waits runs beside the builds and the
+//! tests; nextest orders the tests themselves (`.config/nextest.toml`).
 
-mod lanes;
-
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use tenure_rig::engine::{self, Engine, Site};
+use tenure_rig::process::{self, Captured};
 
-use crate::chaos::{self, StoreKind};
-use crate::debian::{self, Needed};
-use crate::engine::{self, Engine, Lifetime, Site};
-use crate::jobs;
-use crate::npm;
-use crate::proof;
-use crate::python::{self, Played};
-use crate::schemathesis;
-use crate::workspace::Workspace;
-use crate::{interrupt, process, verify};
-use lanes::{Program, Task};
+use crate::steps::{Beside, Report};
+use crate::workspace::{Workspace, fresh};
+use crate::{proof, tools, verify};
 
 /// A hung test must not hang the run.
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+const LIMIT: Duration = Duration::from_secs(40 * 60);
 /// The engines' addresses and credentials, for tests marked as ignored because they need them.
 const ENGINES_VARIABLE: &str = "TENURE_TEST_S3_ENGINES";
-/// Where the script of axe-core is, for the test of the dashboard that needs it.
-const AXE_VARIABLE: &str = "TENURE_TEST_AXE";
-/// Where node-cron is, for the test of the client that needs it.
-const CRON_VARIABLE: &str = "NODE_CRON";
+/// The folder `node_modules` for tests with a browser.
+const NPM_VARIABLE: &str = "TENURE_TEST_NPM";
+/// The folder with Python's programs.
+const PYTHON_VARIABLE: &str = "TENURE_TEST_PYTHON";
+/// Tests that are ignored because they need something: their module, and what.
+const NEEDY: [(&str, &str); 5] = [
+    ("engines", "engine tests"),
+    ("dashboard", "dashboard"),
+    ("scrape", "alerts and scrape"),
+    ("postgres", "PostgreSQL"),
+    ("schemathesis", "schemathesis"),
+];
+/// Tests that are ignored for another reason: measurements, what waits for another part of the product, what only `prove` plays,
+/// and the newcomer's first minutes.
+const NEVER: &str = "test(/(^|::)(measures_|later_|long::)/) | test(/^newcomer::/)";
+/// Tests that mostly wait for processes and engines; the others compute.
+const WAITING: &str = "package(tenure-cli-tests) | test(/^engines::/)";
+/// How many programs run beside the builds and the tests.
+const BESIDE: usize = 2;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Without S3 engines
+    /// Without engines, browser and databases, chaos, clients and the proof: for the inner loop
     #[arg(long, conflicts_with = "engine")]
     quick: bool,
-    /// Without `cargo xtask verify`
-    #[arg(long)]
-    no_verify: bool,
     /// Which engines: naming ceph alone adds it to the usual three, naming any of those replaces them
     #[arg(long, value_enum)]
     engine: Vec<Engine>,
-    /// Passed on to the test programs, e.g. part of a test's name
+    /// Only tests whose name contains one of these
     #[arg(last = true)]
     filter: Vec<String>,
 }
@@ -61,181 +69,177 @@ impl Args {
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
-    let mut report = Report::new();
-    for leftover in engine::clean_leftovers(workspace) {
-        println!("xtask: ended and removed {leftover}, left behind by a killed run");
+    let report = Report::new();
+    for leftover in engine::clean_leftovers() {
+        println!("ended and removed {leftover}, left behind by a killed run");
     }
-    if args.no_verify {
-        report.skip("verify (--no-verify)");
+    if report.step("build", || verify::shipped(workspace)) {
+        run_on_build(workspace, args, &report);
     } else {
-        report.step("verify", || verify::run(workspace));
-    }
-    if !report.step("build", || process::run(&mut workspace.build(), LIMIT)) {
         report.skip("all tests (the build failed)");
-        return Ok(report.finish());
     }
-    // As in the README: with a second binary, `cargo run` would need a name.
-    report.step("cargo run", || process::run(workspace.cargo().args(["run", "--", "--version"]), LIMIT));
-    let mut sites = Vec::new();
-    for engine in args.engines() {
-        report.step(&format!("start {}", engine.name()), || {
-            sites.push(engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)?);
-            Ok(true)
+    Ok(report.finish())
+}
+
+fn run_on_build(workspace: &Workspace, args: &Args, report: &Report) {
+    let is_whole = args.filter.is_empty();
+    let beside = Beside::new(report);
+    match (is_whole, args.quick) {
+        (true, false) => {
+            judges(workspace, &beside);
+            clients(workspace, report, &beside);
+            beside.add("verify", || verify::rules(workspace));
+            after_build(workspace, &beside);
+        }
+        (true, true) => {
+            beside.add("verify", || verify::rules(workspace));
+            report.skip("documentation, examples, clients, deploy, proof, jobs and chaos (--quick)")
+        }
+        (false, _) => {
+            report.skip("verify, clients, deploy, proof, examples, jobs and chaos (a filter was given)")
+        }
+    }
+    thread::scope(|scope| {
+        for _ in 0..BESIDE {
+            scope.spawn(|| beside.work());
+        }
+        let built = scope.spawn(|| {
+            let built = report.step("build the tests, and lint", || verify::clippy(workspace));
+            beside.built(built);
+            built
         });
-    }
-    let filtered = !args.filter.is_empty();
-    let mut programs = Vec::new();
-    report.step("build the tests", || {
-        programs = Program::build(workspace, LIMIT)?;
-        Ok(true)
+        // On this thread, because an engine ends with the thread that started it.
+        let needs = Needs::provide(workspace, report, args);
+        if built.join().unwrap_or(false) {
+            needs.test(workspace, report, args);
+        } else {
+            report.skip("all tests (their build failed)");
+        }
     });
-    // Needed by tests that are marked as ignored: their step, by the name of the program.
-    let mut special = Vec::new();
-    if args.quick {
-        report.skip("engine tests (--quick)");
-    } else if sites.is_empty() {
-        report.skip("engine tests (no engine started)");
-    } else {
-        let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
-        special.push(("engines", format!("engine tests ({})", names.join(", "))));
-    }
-    for (step, needed, program) in [
-        ("dashboard", debian::BROWSER, "dashboard"),
-        ("alerts and scrape", debian::PROMETHEUS, "scrape"),
-        ("PostgreSQL", debian::POSTGRES, "postgres"),
-    ] {
-        if report.has(step, &needed, args.quick) {
-            special.push((program, step.to_owned()));
-        }
-    }
-    let mut waiting = waiting(&programs, &special, &args.filter, &sites)?;
-    let mut computing = computing(workspace, &programs, &args.filter);
-    if filtered {
-        report.skip("clients and deploy (a filter was given)");
-    } else {
-        match python::programs(workspace)? {
-            Some(programs) => {
-                waiting.push(client_for_python(workspace, &programs));
-                computing.extend(deploy(workspace, &programs));
-            }
-            None => report
-                .skip("CLIENT FOR PYTHON, DEPLOY (Python's packages are not there and cannot be installed)"),
-        }
-        if report.has("client for js", &debian::NODE, false) {
-            waiting.push(client_for_js(workspace)?);
-        }
-    }
-    if special.iter().any(|(program, _)| *program == "dashboard") || !filtered {
-        let modules = npm::modules(workspace)?;
-        if modules.is_none() {
-            report.skip("AXE-CORE, NODE-CRON (npm's packages are not there and cannot be installed)");
-        }
-        for task in &mut waiting {
-            for (variable, file) in [(AXE_VARIABLE, "axe-core/axe.min.js"), (CRON_VARIABLE, "node-cron")] {
-                task.command.env_remove(variable);
-                task.command.envs(modules.iter().map(|modules| (variable, modules.join(file))));
-            }
-        }
-    }
-    report.lanes(waiting, computing, filtered);
-    for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
-        // Already built with the tests.
-        report.step(&format!("example {example}"), || {
-            let mut command = Command::new(workspace.program("examples").join(&example));
-            process::tee(&mut command, LIMIT, |_| {})
-        });
-    }
-    if filtered {
-        report.skip("proof, schemathesis, jobs and chaos (a filter was given)");
-    } else {
-        report.with_python("proof", || proof::play(workspace));
-        report.with_python("schemathesis", || schemathesis::play(workspace));
-        let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
-        let store = if site.is_some() { StoreKind::Seaweedfs } else { StoreKind::Sqlite };
-        report.step(&format!("jobs through kills ({})", store.name()), || {
-            jobs::play(workspace, &jobs::Args::short(store), site.as_deref())
-        });
-        report.step(&format!("chaos for a minute ({})", store.name()), || {
-            chaos::play(workspace, &chaos::Args::short(store), site)
-        });
-    }
-    if !sites.is_empty() {
-        report.timed("stop engines", || {
-            sites.drain(..).rev().for_each(Site::stop);
-            Ok(true)
-        });
-    }
     for engine in clap::ValueEnum::value_variants() {
         if !args.quick && !args.engines().contains(engine) {
             report.skip(&format!("{0} (--engine {0})", engine.name()));
         }
     }
-    if filtered {
+    if !is_whole {
         report.skip(&format!("tests that do not match `{}`", args.filter.join(" ")));
     }
-    Ok(report.finish())
 }
 
-/// Tests that start processes, and then those that need an engine or a program of the system.
-fn waiting(
-    programs: &[Program],
-    special: &[(&str, String)],
-    filter: &[String],
-    sites: &[Site],
-) -> Result<Vec<Task>> {
-    let mut tasks = Vec::new();
-    for program in programs.iter().filter(|program| program.waits()) {
-        tasks.push(Task {
-            step: "tests".to_owned(),
-            title: program.title(),
-            command: program.command(filter),
-        });
-    }
-    for (name, step) in special {
-        for program in programs.iter().filter(|program| program.name == *name) {
-            let mut args = vec!["--ignored".to_owned(), "--test-threads=2".to_owned()];
-            args.extend_from_slice(filter);
-            tasks.push(Task { step: step.clone(), title: program.title(), command: program.command(&args) });
+/// What tests need that are marked as ignored, as far as it is there.
+struct Needs {
+    sites: Vec<Site>,
+    npm: Option<PathBuf>,
+    python: Option<PathBuf>,
+    /// Modules of [`NEEDY`] that cannot run.
+    missing: Vec<&'static str>,
+}
+
+impl Needs {
+    fn provide(workspace: &Workspace, report: &Report, args: &Args) -> Needs {
+        let mut needs = Needs { sites: Vec::new(), npm: None, python: None, missing: Vec::new() };
+        if args.quick {
+            needs.missing = NEEDY.map(|(module, _)| module).to_vec();
+            report.skip(&format!("{} (--quick)", NEEDY.map(|(_, what)| what).join(", ")));
+            return needs;
         }
+        for engine in args.engines() {
+            report.step(&format!("start {}", engine.name()), || {
+                needs.sites.push(engine.start_bound()?);
+                Ok(true)
+            });
+        }
+        needs.npm = report.available("dashboard", tools::BROWSER.provide().and_then(|()| tools::npm()));
+        let prometheus = report.available("alerts and scrape", tools::PROMETHEUS.provide());
+        let postgres = report.available("PostgreSQL", tools::POSTGRES.provide());
+        needs.python = report.available("schemathesis", tools::python(workspace));
+        let is_there = [
+            !needs.sites.is_empty(),
+            needs.npm.is_some(),
+            prometheus.is_some(),
+            postgres.is_some(),
+            needs.python.is_some(),
+        ];
+        let missing = NEEDY.iter().zip(is_there).filter(|(_, is_there)| !is_there);
+        needs.missing = missing.map(|((module, _), _)| *module).collect();
+        needs
     }
-    for task in &mut tasks {
-        with_engines(&mut task.command, sites)?;
-    }
-    Ok(tasks)
-}
 
-/// The rest. What has to be built comes first, when nothing beside it needs an engine or a build.
-fn computing(workspace: &Workspace, programs: &[Program], filter: &[String]) -> Vec<Task> {
-    let cargo = |step: &str, args: &[&str]| {
-        let mut command = workspace.cargo();
-        command.args(["test", "--workspace", "--no-fail-fast"]).args(args).arg("--").args(filter);
-        Task { step: step.to_owned(), title: step.to_owned(), command }
-    };
-    // Broken variants of the protocol are behind a feature, so that no product build contains them.
-    let features = "tenure-core/teeth,tenure/teeth,tenure-sim/teeth";
-    let mut tasks = vec![
-        cargo("mutants", &["--features", features, "--test", "teeth"]),
-        cargo("examples in the documentation", &["--doc"]),
-    ];
-    for program in programs.iter().filter(|program| !program.waits()) {
-        tasks.push(Task {
-            step: "tests".to_owned(),
-            title: program.title(),
-            command: program.command(filter),
+    /// Plays the tests: those that compute with a lower priority, beside those that wait and measure.
+    fn test(&self, workspace: &Workspace, report: &Report, args: &Args) {
+        let chosen = self
+            .missing
+            .iter()
+            .fold(format!("not ({NEVER})"), |chosen, module| format!("{chosen} & not test(/^{module}::/)"));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let which = format!("{chosen} & not ({WAITING})");
+                report.counted("tests that compute", || self.nextest(workspace, "compute", &which, args));
+            });
+            let which = format!("{chosen} & ({WAITING})");
+            report.counted("tests that wait", || self.nextest(workspace, "default", &which, args));
         });
     }
-    tasks
+
+    fn nextest(
+        &self,
+        workspace: &Workspace,
+        profile: &str,
+        which: &str,
+        args: &Args,
+    ) -> Result<(bool, String)> {
+        let mut command = nextest(workspace, which)?;
+        command.args(["--profile", profile]);
+        if !args.filter.is_empty() {
+            command.arg("--no-tests=pass").args(&args.filter);
+        }
+        // Never the caller's own values: a test that finds an engine that is not ours would be a mystery.
+        for variable in [ENGINES_VARIABLE, NPM_VARIABLE, PYTHON_VARIABLE] {
+            command.env_remove(variable);
+        }
+        let access: Vec<_> = self.sites.iter().map(Site::access).collect();
+        if !access.is_empty() {
+            command.env(ENGINES_VARIABLE, serde_json::to_string(&access)?);
+        }
+        command.envs(self.npm.iter().map(|modules| (NPM_VARIABLE, modules)));
+        command.envs(self.python.iter().map(|programs| (PYTHON_VARIABLE, programs)));
+        if profile == "compute" {
+            command = process::yielding(&command);
+        }
+        let junit = workspace.root.join("target/nextest").join(profile).join("junit.xml");
+        let _ = std::fs::remove_file(&junit);
+        let passed = process::run(&mut command, LIMIT)?;
+        let count = std::fs::read_to_string(&junit).map(|text| Count::of(&text)).unwrap_or_default();
+        Ok((passed && count.failed == 0, count.to_string()))
+    }
 }
 
-/// The client for Python, against the binary of this build; with the packages it works together with.
-fn client_for_python(workspace: &Workspace, programs: &Path) -> Task {
-    let mut command = Command::new(programs.join("python"));
-    command.args(["-m", "unittest", "discover", "-t", ".", "-s", "tests"]);
-    command.current_dir(workspace.root.join("clients/python")).env("TENURE_BIN", workspace.program("tenure"));
-    Task { step: "client for python".to_owned(), title: "clients/python".to_owned(), command }
+/// Clients and descriptions of deployments, against the shipped program.
+fn clients<'r>(workspace: &'r Workspace, report: &Report, beside: &Beside<'r>) {
+    let cron = report.available("node-cron", tools::npm());
+    if cron.is_some() {
+        beside.add("client for JavaScript", move || client_for_js(workspace, cron.as_deref()));
+    }
+    if let Some(programs) = report.available("client for Python, deploy, proof", tools::python(workspace)) {
+        let python = programs.join("python");
+        let client = python.clone();
+        beside.add("client for Python", move || {
+            let mut command = Command::new(client);
+            command.args(["-m", "unittest", "discover", "-t", ".", "-s", "tests"]);
+            command.current_dir(workspace.root.join("clients/python"));
+            with_tests(process::capture(command.env("TENURE_BIN", workspace.program("tenure")), LIMIT)?)
+        });
+        for script in ["check.py", "check_test.py"] {
+            let python = python.clone();
+            beside.add(&format!("deploy/{script}"), move || {
+                process::capture(Command::new(python).arg(workspace.root.join("deploy").join(script)), LIMIT)
+            });
+        }
+        beside.add("proof", || process::capture(&mut proof::command(workspace)?, LIMIT));
+    }
 }
 
-fn client_for_js(workspace: &Workspace) -> Result<Task> {
+fn client_for_js(workspace: &Workspace, modules: Option<&Path>) -> Result<Captured> {
     let mut command = Command::new("node");
     command.arg("--test");
     // They wait most of the time; an older Node.js takes one file after another.
@@ -244,202 +248,108 @@ fn client_for_js(workspace: &Workspace) -> Result<Task> {
         command.arg(format!("{at_once}=4"));
     }
     command.current_dir(workspace.root.join("clients/js")).env("TENURE_BIN", workspace.program("tenure"));
-    Ok(Task { step: "client for js".to_owned(), title: "clients/js".to_owned(), command })
+    command.envs(modules.map(|modules| ("NODE_CRON", modules.join("node-cron"))));
+    with_tests(process::capture(&mut command, LIMIT)?)
 }
 
-/// What `deploy/` describes is valid, and the check of that bites.
-fn deploy(workspace: &Workspace, programs: &Path) -> [Task; 2] {
-    ["check.py", "check_test.py"].map(|script| {
-        let mut command = Command::new(programs.join("python"));
-        command.arg(workspace.root.join("deploy").join(script));
-        Task { step: "deploy".to_owned(), title: script.to_owned(), command }
-    })
+/// A run without a single test is no success.
+fn with_tests(said: Captured) -> Result<Captured> {
+    ensure!(
+        !said.success || crate::steps::counted(&(said.stdout.clone() + &said.stderr)) > 0,
+        "not one test ran"
+    );
+    Ok(said)
 }
 
-/// The library's examples, by name: each runs to its end and checks itself.
-fn examples(workspace: &Workspace) -> Result<Vec<String>> {
+/// What needs the tests' own build: the library's examples, and the tests of the documentation.
+fn after_build<'r>(workspace: &'r Workspace, beside: &Beside<'r>) {
+    beside.add_after_build("documentation", || verify::documentation(workspace));
+    beside.add_after_build("examples", || examples(workspace));
+}
+
+/// Real processes under faults: beside a build, which leaves them all the time they want.
+fn judges<'r>(workspace: &'r Workspace, beside: &Beside<'r>) {
+    let judge = |verb: &'static str, flags: &'static [&'static str]| {
+        move || {
+            let mut command = Command::new(workspace.program("tenure-chaos"));
+            process::capture(&mut process::bound(command.arg(verb).args(flags)), LIMIT)
+        }
+    };
+    beside.add("chaos for a minute", judge("run", &["--seconds=60", "--nodes=3"]));
+    // One kill of an agent, one of the leader.
+    let jobs = &["--seconds=20", "--agents=2", "--schedules=8", "--jobs=300", "--kill-every=18"];
+    beside.add("jobs through kills", judge("jobs", jobs));
+}
+
+/// Each of the library's examples runs to its end and checks itself.
+fn examples(workspace: &Workspace) -> Result<Captured> {
     let files = workspace.files()?.into_iter().filter(|path| path.starts_with("crates/tenure/examples"));
-    Ok(files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect())
+    let mut all = Captured { success: true, stdout: String::new(), stderr: String::new() };
+    for file in files {
+        let name = file.file_stem().context("an example has a name")?;
+        let said = process::capture(&mut Command::new(workspace.program("examples").join(name)), LIMIT)?;
+        all.success &= said.success;
+        all.stdout +=
+            &format!("{}: {}\n{}", name.display(), if said.success { "ok" } else { "FAILED" }, said.stdout);
+        all.stderr += &said.stderr;
+    }
+    Ok(all)
 }
 
-fn with_engines(command: &mut Command, sites: &[Site]) -> Result<()> {
-    // Never the caller's own value: a test that finds addresses of engines that are not ours would be a mystery.
-    command.env_remove(ENGINES_VARIABLE);
-    if !sites.is_empty() {
-        let access: Vec<_> = sites.iter().map(Site::access).collect();
-        command.env(ENGINES_VARIABLE, serde_json::to_string(&access)?);
-    }
-    Ok(())
+/// Runs chosen tests, ignored or not.
+fn nextest(workspace: &Workspace, which: &str) -> Result<Command> {
+    let mut command = workspace.cargo();
+    tools::NEXTEST.reachable(&mut command)?;
+    workspace.with_test_build(command.args(["nextest", "run"]));
+    command.args(["--run-ignored", "all", "--filterset", which]);
+    Ok(command)
 }
 
-/// What ran, how long it took, and what did not run.
-struct Report {
-    began: Instant,
-    passed: Vec<String>,
-    failed: Vec<String>,
-    skipped: Vec<String>,
+/// The tests that take minutes each.
+pub(crate) fn long(workspace: &Workspace) -> Result<bool> {
+    process::run(&mut nextest(workspace, "test(/(^|::)long::/)")?, LIMIT)
 }
 
-impl Report {
-    fn new() -> Self {
-        Self { began: Instant::now(), passed: Vec::new(), failed: Vec::new(), skipped: Vec::new() }
-    }
-
-    fn skip(&mut self, what: &str) {
-        self.skipped.push(what.to_owned());
-    }
-
-    /// Runs one step; a failure is remembered, not passed on, so that the other steps still run.
-    fn step(&mut self, name: &str, action: impl FnOnce() -> Result<bool>) -> bool {
-        self.may_start(name) && self.timed(name, action)
-    }
-
-    /// Runs tests in two lanes and counts them by step.
-    fn lanes(&mut self, waiting: Vec<Task>, computing: Vec<Task>, filtered: bool) {
-        if !self.may_start("tests") {
-            return;
-        }
-        println!("\n==> tests, in two lanes");
-        let mut steps: Vec<String> = Vec::new();
-        for task in waiting.iter().chain(&computing) {
-            if !steps.contains(&task.step) {
-                steps.push(task.step.clone());
-            }
-        }
-        let ran = lanes::run(waiting, computing, LIMIT);
-        for step in steps {
-            let of_step: Vec<_> = ran.iter().filter(|ran| ran.step == step).collect();
-            let mut count = Count::default();
-            of_step.iter().for_each(|ran| ran.output.lines().for_each(|line| count.add(line)));
-            if of_step.is_empty() {
-                self.skip(&format!("{step} (interrupted)"));
-            } else {
-                let passed = count.judge(of_step.iter().all(|ran| ran.passed), filtered);
-                self.ended(&step, of_step.iter().map(|ran| ran.took).sum(), passed, &count.to_string());
-            }
-        }
-    }
-
-    /// Whether programs of the system are there; if not, the step is left out, loudly.
-    fn has(&mut self, step: &str, needed: &Needed, quick: bool) -> bool {
-        if quick {
-            self.skip(&format!("{step} (--quick)"));
-            return false;
-        }
-        match needed.provide() {
-            Ok(Ok(())) => return true,
-            Ok(Err(missing)) => {
-                println!("\n!!! {step}: NOT TESTED: {missing}");
-                self.skip(&format!("{step} ({missing})"));
-            }
-            Err(error) => drop(self.step(step, || Err(error))),
-        }
-        false
-    }
-
-    /// A check that needs Python; if that is missing, the check is left out, loudly.
-    fn with_python(&mut self, name: &str, play: impl FnOnce() -> Result<Played>) {
-        let mut missing = false;
-        self.step(name, || {
-            let played = play()?;
-            missing = played == Played::Missing;
-            Ok(played != Played::Failed)
-        });
-        if missing {
-            self.skip(&format!(
-                "{} (Python's packages are not there and cannot be installed)",
-                name.to_uppercase()
-            ));
-        }
-    }
-
-    fn may_start(&mut self, name: &str) -> bool {
-        let interrupted = interrupt::pending();
-        if interrupted {
-            self.skip(&format!("{name} (interrupted)"));
-        }
-        !interrupted
-    }
-
-    fn timed(&mut self, name: &str, action: impl FnOnce() -> Result<bool>) -> bool {
-        println!("\n==> {name}");
-        let began = Instant::now();
-        let passed = action().unwrap_or_else(|error| {
-            println!("{error:#}");
-            false
-        });
-        self.ended(name, began.elapsed(), passed, "")
-    }
-
-    fn ended(&mut self, name: &str, took: Duration, passed: bool, count: &str) -> bool {
-        let outcome = if passed { "ok" } else { "FAILED" };
-        println!("==> {name}: {outcome} in {:.1} s", took.as_secs_f64());
-        let entry = if count.is_empty() { name.to_owned() } else { format!("{name}: {count}") };
-        if passed {
-            self.passed.push(entry)
-        } else {
-            self.failed.push(entry)
-        }
-        passed
-    }
-
-    fn finish(self) -> bool {
-        let line = self.line();
-        println!("\n{line}");
-        self.failed.is_empty()
-    }
-
-    fn line(&self) -> String {
-        let outcome = if self.failed.is_empty() { "PASSED" } else { "FAILED" };
-        let mut line = format!("{outcome} in {:.0} s", self.began.elapsed().as_secs_f64());
-        for (title, entries) in [("FAILED", &self.failed), ("ran", &self.passed), ("SKIPPED", &self.skipped)]
-        {
-            if !entries.is_empty() {
-                line.push_str(&format!(" | {title}: {}", entries.join(", ")));
-            }
-        }
-        line
-    }
+/// The first minutes of the README, in a fresh clone, with a browser watching.
+pub(crate) fn newcomer(workspace: &Workspace) -> Result<bool> {
+    tools::BROWSER.provide()?;
+    let npm = tools::npm()?;
+    let clone = workspace.target.join("newcomer");
+    fresh(&clone)?;
+    let mut git = Command::new("git");
+    ensure!(
+        process::run(git.args(["clone", "--quiet"]).arg(&workspace.root).arg(&clone), LIMIT)?,
+        "the workspace cannot be cloned"
+    );
+    println!("what is committed, in {}; the first build takes a few minutes", clone.display());
+    let mut command = workspace.cargo();
+    tools::NEXTEST.reachable(&mut command)?;
+    workspace.with_test_build(command.args(["nextest", "run"]));
+    command.args(["--run-ignored", "only", "--filterset", "test(/^newcomer::/)", "--no-capture"]);
+    let passed = process::run(command.env("TENURE_NEWCOMER_CLONE", &clone).env(NPM_VARIABLE, npm), LIMIT)?;
+    println!("pictures in {}", workspace.target.join("screenshots").display());
+    Ok(passed)
 }
 
-/// Totals over the summaries of several test programs.
-#[derive(Default)]
+/// What a JUnit file counts.
+#[derive(Default, PartialEq, Eq, Debug)]
 struct Count {
     passed: u32,
     failed: u32,
-    ignored: u32,
 }
 
 impl Count {
-    /// It is a failure if no test ran at all, unless a filter explains it.
-    fn judge(&self, passed: bool, filtered: bool) -> bool {
-        let idle = passed && self.passed == 0 && !filtered;
-        if idle {
-            println!("not one test ran");
-        }
-        passed && !idle
-    }
-
-    fn add(&mut self, line: &str) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        // As Python's unittest, Node's runner and `deploy/` say it; that one failed is in their exit codes.
-        if let ["Ran", number, "test" | "tests", "in", _]
-        | ["#" | "ℹ", "pass", number]
-        | [number, "of", _, "noticed"] = words[..]
-        {
-            self.passed += number.parse().unwrap_or(0);
-        }
-        let Some(summary) = line.trim().strip_prefix("test result: ") else { return };
-        for part in summary.split([';', '.']) {
-            let Some((number, kind)) = part.trim().split_once(' ') else { continue };
-            let Ok(number) = number.parse::<u32>() else { continue };
-            match kind {
-                "passed" => self.passed += number,
-                "failed" => self.failed += number,
-                "ignored" => self.ignored += number,
-                _ => {}
-            }
-        }
+    fn of(junit: &str) -> Count {
+        let Some(head) = junit.split_once("<testsuites").and_then(|(_, rest)| rest.split('>').next()) else {
+            return Count::default();
+        };
+        let number = |name: &str| {
+            let (_, rest) = head.split_once(&format!(" {name}=\""))?;
+            rest.split('"').next()?.parse::<u32>().ok()
+        };
+        let failed = number("failures").unwrap_or(0) + number("errors").unwrap_or(0);
+        let skipped = u32::try_from(junit.matches("<skipped").count()).unwrap_or(0);
+        Count { passed: number("tests").unwrap_or(0).saturating_sub(failed + skipped), failed }
     }
 }
 
@@ -449,9 +359,6 @@ impl std::fmt::Display for Count {
         if self.failed > 0 {
             write!(formatter, " {} FAILED", self.failed)?;
         }
-        if self.ignored > 0 {
-            write!(formatter, " {} ignored here", self.ignored)?;
-        }
         Ok(())
     }
 }
@@ -460,12 +367,9 @@ impl std::fmt::Display for Count {
 mod tests {
     use super::*;
 
-    fn args(engines: &[Engine]) -> Args {
-        Args { quick: false, no_verify: false, engine: engines.to_vec(), filter: Vec::new() }
-    }
-
     #[test]
     fn ceph_is_added_and_a_usual_engine_narrows() {
+        let args = |engines: &[Engine]| Args { quick: false, engine: engines.to_vec(), filter: Vec::new() };
         assert_eq!(args(&[]).engines(), Engine::DEFAULT);
         assert_eq!(args(&[Engine::Ceph]).engines().len(), 4);
         assert_eq!(args(&[Engine::Ministack]).engines(), [Engine::Ministack]);
@@ -474,43 +378,19 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_added_up_over_programs() {
-        let mut count = Count::default();
-        count.add(
-            "test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; 4 filtered out; finished in 0.01s",
-        );
-        count.add("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.5s");
-        count.add("test a::b ... ok");
-        ["Ran 4 tests in 12.3s", "ℹ pass 5", "# pass 6", "7 of 7 noticed"]
-            .iter()
-            .for_each(|line| count.add(line));
-        assert_eq!(count.to_string(), "35 passed 2 FAILED 3 ignored here");
+    fn a_junit_file_is_counted() {
+        let junit = r#"<?xml version="1.0"?><testsuites name="nextest-run" tests="7" failures="1" errors="1" time="1.0">
+            <testsuite><testcase name="a"/><testcase name="b"><skipped/></testcase></testsuite></testsuites>"#;
+        assert_eq!(Count::of(junit), Count { passed: 4, failed: 2 });
+        assert_eq!(Count::of(junit).to_string(), "4 passed 2 FAILED");
+        assert_eq!(Count::of(""), Count::default());
     }
 
     #[test]
-    fn a_run_without_a_single_test_fails_unless_filtered() {
-        let silent = |step: &str| {
-            let (step, command) = (step.to_owned(), Command::new("true"));
-            vec![Task { title: step.clone(), step, command }]
-        };
-        let mut report = Report::new();
-        report.lanes(silent("filtered"), Vec::new(), true);
-        assert_eq!(report.failed, [""; 0]);
-        report.lanes(Vec::new(), silent("empty"), false);
-        assert_eq!(report.failed, ["empty: 0 passed"]);
-    }
-
-    #[test]
-    fn a_failed_step_fails_the_run_and_is_named() {
-        let mut report = Report::new();
-        assert!(report.step("good", || Ok(true)));
-        assert!(!report.step("bad", || anyhow::bail!("no")));
-        report.skip("ceph");
-        let line = report.line();
-        assert!(
-            line.starts_with("FAILED") && line.contains("FAILED: bad") && line.contains("SKIPPED: ceph"),
-            "{line}"
-        );
-        assert!(!report.finish());
+    fn a_run_without_a_single_test_is_no_success() {
+        let said =
+            |stdout: &str| Captured { success: true, stdout: stdout.to_owned(), stderr: String::new() };
+        assert!(with_tests(said("ℹ pass 1")).is_ok());
+        assert!(with_tests(said("nothing to do")).is_err());
     }
 }

@@ -2,8 +2,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+
+/// Builds take minutes where nothing is built yet.
+pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
+
+/// An empty folder, whatever an earlier run left there.
+pub(crate) fn fresh(folder: &Path) -> Result<()> {
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
 
 /// The checkout this xtask belongs to.
 pub(crate) struct Workspace {
@@ -28,24 +38,9 @@ impl Workspace {
         Self { root: root.to_path_buf(), target: root.join("target") }
     }
 
-    /// Installed engines, their logs and data.
-    pub(crate) fn engines(&self) -> PathBuf {
-        self.target.join("engines")
-    }
-
     /// A program of the workspace, where `cargo build` puts it.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.target.join("debug").join(name)
-    }
-
-    /// Records of runs under faults.
-    pub(crate) fn chaos(&self) -> PathBuf {
-        self.target.join("chaos")
-    }
-
-    /// Programs that tasks install for themselves.
-    pub(crate) fn tools(&self) -> PathBuf {
-        self.target.join("tools")
     }
 
     /// What the fuzzer builds and keeps.
@@ -61,12 +56,18 @@ impl Workspace {
         command
     }
 
-    /// Builds the programs that checks start. These packages have the features that `cargo run` has; with more of them, other
-    /// features would be chosen and everything built twice.
+    /// Builds the shipped program, exactly as `cargo build` does. Checks from outside start this one.
     pub(crate) fn build(&self) -> Command {
         let mut command = self.cargo();
-        command.args(["build", "--package", "tenure-cli", "--package", "tenure-chaos", "--bins"]);
+        command.args(["build", "--package", "tenure-cli"]);
         command
+    }
+
+    /// Adds what the one build of all tests is built with: the broken variants, and clippy as its compiler, so that nothing is
+    /// compiled once more to be linted.
+    pub(crate) fn with_test_build<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.args(["--workspace", "--features", "tenure-core-tests/teeth,tenure/teeth,tenure-sim/teeth"]);
+        command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
     }
 
     /// Every file git tracks or would add, relative to the root, sorted; ignored files do not count.

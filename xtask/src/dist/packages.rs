@@ -8,15 +8,15 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::{BUILD_LIMIT, Dist, LIMIT, Package, TARGET, cargo_static, text};
-use crate::debian::Needed;
-use crate::process;
-use crate::python;
-use crate::tool::Tool;
+use crate::tools;
+use crate::workspace::fresh;
+use tenure_rig::install::{CargoTool, Debian};
+use tenure_rig::process;
 
-const CARGO_DEB: Tool = Tool { verb: Some("deb"), package: "cargo-deb", version: "3.8.0" };
+const CARGO_DEB: CargoTool = CargoTool { verb: "deb", package: "cargo-deb", version: "3.8.0" };
 
-pub(super) const IMAGES: Needed =
-    Needed { programs: &["buildah", "podman", "runc"], packages: &["buildah", "podman", "runc"] };
+pub(super) const IMAGES: Debian =
+    Debian { programs: &["buildah", "podman", "runc"], packages: &["buildah", "podman", "runc"] };
 
 /// What works without a daemon and in a container; see `deploy/image`.
 pub(super) const STORAGE: [&str; 2] = ["--storage-driver", "vfs"];
@@ -44,44 +44,28 @@ impl Dist<'_> {
 
     fn deb(&self) -> Result<()> {
         let mut deb = cargo_static(self.workspace);
-        Tool::reachable(self.workspace, &mut deb)?;
-        CARGO_DEB.prepare(self.workspace, &mut process::copy_of(&deb))?;
+        CARGO_DEB.reachable(&mut deb)?;
         // Built already; `--no-strip`: the profile did.
-        deb.args([
-            "deb",
-            "--quiet",
-            "--package",
-            "tenure-cli",
-            "--no-build",
-            "--no-strip",
-            "--profile",
-            "dist",
-            "--target",
-            TARGET,
-        ]);
+        deb.args("deb --quiet --package tenure-cli --no-build --no-strip --profile dist --target".split(' '))
+            .arg(TARGET);
         deb.arg("--output").arg(self.out.join(format!("tenure_{}_amd64.deb", self.version)));
         ensure!(process::run(&mut deb, LIMIT)?, "cargo deb failed");
         Ok(())
     }
 
     fn wheel(&self) -> Result<Result<(), String>> {
-        let Some(programs) = python::programs(self.workspace)? else {
-            return Ok(Err("python3 with venv is needed".to_owned()));
+        let programs = match tools::python(self.workspace) {
+            Ok(programs) => programs,
+            Err(missing) => return Ok(Err(format!("{missing:#}"))),
         };
         let cargo = cargo_static(self.workspace);
         let mut wheel = Command::new(programs.join("maturin"));
         // The same environment, so that what is built already is found.
         let environment = cargo.get_envs().filter_map(|(name, value)| Some((name, value?)));
         wheel.current_dir(&self.workspace.root).envs(environment);
-        wheel.args([
-            "build",
-            "--manifest-path",
-            "crates/cli/Cargo.toml",
-            "--profile",
-            "dist",
-            "--target",
-            TARGET,
-        ]);
+        wheel
+            .args("build --manifest-path crates/cli/Cargo.toml --profile dist --target".split(' '))
+            .arg(TARGET);
         // A static binary runs wherever Linux does.
         wheel
             .args(["--locked", "--auditwheel", "skip", "--compatibility", "manylinux_2_17", "--out"])
@@ -95,10 +79,8 @@ impl Dist<'_> {
             return Ok(Err("npm is needed".to_owned()));
         }
         let folder = self.workspace.target.join("dist-npm");
-        if folder.is_dir() {
-            fs::remove_dir_all(&folder)?;
-        }
-        fs::create_dir_all(folder.join("bin"))?;
+        fresh(&folder)?;
+        fresh(&folder.join("bin"))?;
         for name in ["LICENSE", "THIRD-PARTY.md"] {
             fs::copy(self.files.join(name), folder.join(name))?;
         }
@@ -124,8 +106,8 @@ impl Dist<'_> {
     }
 
     fn image(&self) -> Result<Result<(), String>> {
-        if let Err(missing) = IMAGES.provide()? {
-            return Ok(Err(missing));
+        if let Err(missing) = IMAGES.provide() {
+            return Ok(Err(format!("{missing:#}")));
         }
         let archive = self.out.join(format!("tenure-{}-image.tar", self.version));
         let file = self.workspace.root.join("deploy/image/Containerfile");

@@ -1,7 +1,7 @@
 //! What of others is in the binary: their licences, and a bill of materials. Both come from what cargo says; a generator would have
 //! to be built from three hundred crates first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::TARGET;
-use crate::process;
 use crate::workspace::Workspace;
+use tenure_rig::process;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -29,22 +29,17 @@ pub(super) struct Parts(Vec<Part>);
 
 impl Parts {
     pub(super) fn read(workspace: &Workspace) -> Result<Parts> {
-        // What is linked, without what only builds and tests need.
-        let mut tree = workspace.cargo();
-        tree.args(["tree", "--package", "tenure-cli", "--edges", "normal", "--prefix", "none", "--locked"]);
-        tree.args(["--target", TARGET, "--format", "{p}"]);
-        let tree = process::capture(&mut tree, LIMIT)?.ok("cargo tree")?;
-        let linked = |name: &str, version: &str| {
-            tree.lines().any(|line| {
-                let mut words = line.split_whitespace();
-                words.next() == Some(name)
-                    && words.next().and_then(|word| word.strip_prefix('v')) == Some(version)
-            })
+        let run = |words: &str| {
+            let mut cargo = workspace.cargo();
+            cargo.args(words.split(' ')).arg(TARGET);
+            process::capture(&mut cargo, LIMIT)?.ok(words)
         };
-        let mut metadata = workspace.cargo();
-        metadata.args(["metadata", "--format-version=1", "--locked", "--filter-platform", TARGET]);
+        // What is linked, without what only builds and tests need.
+        let tree =
+            run("tree --package tenure-cli --edges normal --prefix none --locked --format {p} --target")?;
+        let linked: BTreeSet<(&str, &str)> = tree.lines().filter_map(|line| line.split_once(" v")).collect();
         let metadata: Value =
-            serde_json::from_str(&process::capture(&mut metadata, LIMIT)?.ok("cargo metadata")?)?;
+            serde_json::from_str(&run("metadata --format-version=1 --locked --filter-platform")?)?;
         let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
         let mut parts = Vec::new();
         for package in packages.iter().filter(|package| !package["source"].is_null()) {
@@ -58,7 +53,11 @@ impl Parts {
                     .and_then(|path| Path::new(&path).parent().map(Path::to_path_buf))
                     .context("a package without a folder")?,
             };
-            if linked(&part.name, &part.version) {
+            // A procedural macro's line goes on.
+            let is = |(name, rest): &(&str, &str)| {
+                *name == part.name && rest.split(' ').next() == Some(part.version.as_str())
+            };
+            if linked.iter().any(is) {
                 parts.push(part);
             }
         }

@@ -10,9 +10,10 @@ use anyhow::{Result, ensure};
 
 use super::packages::STORAGE;
 use super::{Dist, Package, text};
-use crate::debian::Needed;
+use crate::workspace::fresh;
+use tenure_rig::install::Debian;
 
-const DEBOOTSTRAP: Needed = Needed { programs: &["debootstrap"], packages: &["debootstrap"] };
+const DEBOOTSTRAP: Debian = Debian { programs: &["debootstrap"], packages: &["debootstrap"] };
 
 /// From the first command to the failover seen.
 const PATIENCE_S: f64 = 60.0;
@@ -23,10 +24,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 impl Dist<'_> {
     pub(super) fn try_out(&self, package: Package) -> Result<bool> {
         let place = self.workspace.target.join("dist-try");
-        if place.is_dir() {
-            fs::remove_dir_all(&place)?;
-        }
-        fs::create_dir_all(&place)?;
+        fresh(&place)?;
         let began = Instant::now();
         let demo = match package {
             Package::Tar => self.unpacked(&place)?,
@@ -49,26 +47,16 @@ impl Dist<'_> {
     }
 
     fn unpacked(&self, place: &Path) -> Result<Command> {
-        text(
-            Command::new("tar")
-                .arg("--extract")
-                .arg("--file")
-                .arg(self.found("linux.tar.gz")?)
-                .arg("--directory")
-                .arg(place),
-        )?;
+        let archive = self.found("linux.tar.gz")?;
+        text(Command::new("tar").arg("--extract").arg("--file").arg(archive).current_dir(place))?;
         Ok(bare(&place.join(format!("tenure-{}-x86_64-linux/tenure", self.version)), place))
     }
 
     fn with_pip(&self, place: &Path) -> Result<Command> {
         text(bare(Path::new("python3"), place).args(["-m", "venv", "venv"]))?;
-        let pip = place.join("venv/bin/pip");
-        let wheel = self.found(".whl")?;
-        text(
-            bare(&pip, place)
-                .args(["install", "--quiet", "--no-index", "--disable-pip-version-check"])
-                .arg(wheel),
-        )?;
+        let mut pip = bare(&place.join("venv/bin/pip"), place);
+        pip.args(["install", "--quiet", "--no-index", "--disable-pip-version-check"]);
+        text(pip.arg(self.found(".whl")?))?;
         Ok(bare(&place.join("venv/bin/tenure"), place))
     }
 
@@ -84,14 +72,8 @@ impl Dist<'_> {
         let run = |args: &[&str]| {
             let mut podman = Command::new("podman");
             podman.args(STORAGE).args(["--runtime", "/usr/sbin/runc", "run", "--rm", "--network", "host"]);
-            podman.args([
-                "--ulimit",
-                "nofile=1024:1024",
-                "--ulimit",
-                "nproc=1024:1024",
-                "--tmpfs",
-                "/tmp:mode=1777",
-            ]);
+            podman
+                .args("--ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --tmpfs /tmp:mode=1777".split(' '));
             podman.args(args).arg(self.tag());
             podman
         };
@@ -109,8 +91,8 @@ impl Dist<'_> {
             println!("Deb: NOT TRIED: only root can install it");
             return Ok(true);
         }
-        if let Err(missing) = DEBOOTSTRAP.provide()? {
-            println!("Deb: NOT TRIED: {missing}");
+        if let Err(missing) = DEBOOTSTRAP.provide() {
+            println!("Deb: NOT TRIED: {missing:#}");
             return Ok(true);
         }
         let base = self.workspace.target.join("debian.tar");

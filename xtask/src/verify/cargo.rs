@@ -7,13 +7,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Violation;
-use crate::process::{self, Captured};
-use crate::tool::Tool;
+use crate::tools::DENY;
 use crate::workspace::Workspace;
+use tenure_rig::cache;
+use tenure_rig::process::{self, Captured};
 
-const LIMIT: Duration = Duration::from_secs(15 * 60);
-
-const CARGO_DENY: Tool = Tool { verb: Some("deny"), package: "cargo-deny", version: "0.20.2" };
+pub(super) const LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// Places that are not formatted; `cargo xtask fix` repairs them.
 pub(super) fn fmt(workspace: &Workspace) -> Result<Vec<Violation>> {
@@ -24,42 +23,22 @@ pub(super) fn fmt(workspace: &Workspace) -> Result<Vec<Violation>> {
 
 pub(super) fn clippy(workspace: &Workspace) -> Result<Vec<Violation>> {
     let mut command = workspace.cargo();
-    command.args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--message-format=short",
-        "--",
-        "-D",
-        "warnings",
-    ]);
-    diagnosed(&mut command, "clippy")
+    workspace.with_test_build(command.args(["test", "--no-run", "--message-format=short"]));
+    // What runs beside it mostly waits, and measures.
+    diagnosed(&mut process::yielding(&command), "clippy")
 }
 
-pub(super) fn doc(workspace: &Workspace) -> Result<Vec<Violation>> {
-    let mut command = workspace.cargo();
-    command
-        .args(["doc", "--workspace", "--no-deps", "--message-format=short"])
-        .env("RUSTDOCFLAGS", "-D warnings");
-    diagnosed(&mut command, "doc")
-}
-
-/// Licences, banned crates and sources, by `deny.toml`.
+/// Licences, banned crates and sources, by `deny.toml`: again when that or `Cargo.lock` has changed, and once a day.
 pub(super) fn deny(workspace: &Workspace) -> Result<Vec<Violation>> {
-    let mut command = workspace.cargo();
-    Tool::reachable(workspace, &mut command)?;
-    CARGO_DENY.prepare(workspace, &mut process::copy_of(&command))?;
-    command.args([
-        "deny",
-        "--log-level=error",
-        "check",
-        "--hide-inclusion-graph",
-        "licenses",
-        "bans",
-        "sources",
-    ]);
-    let captured = process::capture(&mut command, LIMIT)?;
-    or_failure(captured, Vec::new(), "deny")
+    let text = |name: &str| workspace.text(Path::new(name)).unwrap_or_default();
+    let about = format!("{}{}{}", text("Cargo.lock"), text("deny.toml"), DENY.version);
+    cache::once_a_day("deny", &about, || {
+        let mut command = workspace.cargo();
+        DENY.reachable(&mut command)?;
+        command.args(["deny", "--log-level=error", "check", "--hide-inclusion-graph"]);
+        process::capture(command.args(["licenses", "bans", "sources"]), LIMIT)?.ok("cargo deny").map(drop)
+    })?;
+    Ok(Vec::new())
 }
 
 /// What is published can be packed as it stands.
@@ -67,7 +46,15 @@ pub(super) fn package(workspace: &Workspace) -> Result<Vec<Violation>> {
     let mut command = workspace.cargo();
     // It builds nothing: `cargo xtask dist` and the tests do that.
     command.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"]);
-    for private in ["tenure-sim", "tenure-chaos", "tenure-bench", "xtask"] {
+    for private in [
+        "tenure-core-tests",
+        "tenure-cli-tests",
+        "tenure-sim",
+        "tenure-chaos",
+        "tenure-rig",
+        "tenure-bench",
+        "xtask",
+    ] {
         command.args(["--exclude", private]);
     }
     let captured = process::capture(&mut command, LIMIT)?;
@@ -76,7 +63,7 @@ pub(super) fn package(workspace: &Workspace) -> Result<Vec<Violation>> {
     or_failure(captured, found, "package")
 }
 
-fn diagnosed(command: &mut Command, rule: &'static str) -> Result<Vec<Violation>> {
+pub(super) fn diagnosed(command: &mut Command, rule: &'static str) -> Result<Vec<Violation>> {
     let captured = process::capture(command, LIMIT)?;
     let found = diagnostics(&captured.stderr, rule);
     or_failure(captured, found, rule)

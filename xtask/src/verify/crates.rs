@@ -1,6 +1,6 @@
 //! Which crate may depend on which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,32 +8,36 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::Violation;
-use crate::process;
 use crate::workspace::Workspace;
+use tenure_rig::process;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const CORE: &str = "tenure-core";
+const RIG: &str = "tenure-rig";
 /// What is broken on purpose. A workspace build shares features, so no crate may enable it through a dependency or by default.
 const MUTANTS_FEATURE: &str = "teeth";
 
 /// For each crate of the workspace, the crates of the workspace it may use, including in its tests: cli → server → plugins →
 /// tenure → {store, core}; store and core do not use each other. A crate missing here is a violation, so that a new one gets its
 /// place before it gets its code.
-const MAY_KNOW: [(&str, &[&str]); 10] = [
+const MAY_KNOW: [(&str, &[&str]); 13] = [
     (CORE, &[]),
+    ("tenure-core-tests", &[CORE]),
     ("tenure-store", &[]),
     ("tenure", &["tenure-store", CORE]),
     // Built only on the public API.
     ("tenure-plugins", &["tenure"]),
     // A view: what it shows comes from the library's public API.
     ("tenure-server", &["tenure-plugins", "tenure"]),
-    // The judge of recorded elections is shared with the binary's tests.
-    ("tenure-cli", &["tenure-server", "tenure-plugins", "tenure", "tenure-store", "tenure-chaos", CORE]),
+    ("tenure-cli", &["tenure-server", "tenure-plugins", "tenure"]),
+    // They start the shipped program; the judge of recorded elections is shared with them.
+    ("tenure-cli-tests", &["tenure-store", "tenure-chaos", RIG]),
     // Drives the binary from outside: its measurements must not come from the code it tests.
-    ("tenure-chaos", &[]),
+    ("tenure-chaos", &[RIG]),
+    (RIG, &[]),
     ("tenure-sim", &["tenure", "tenure-store", CORE]),
     ("tenure-bench", &["tenure-server", "tenure-plugins", "tenure", "tenure-store", CORE]),
-    ("xtask", &[]),
+    ("xtask", &[RIG]),
 ];
 
 #[derive(Deserialize)]
@@ -105,6 +109,31 @@ pub(super) fn check_core_is_pure(workspace: &Workspace) -> Result<Vec<Violation>
     Ok(dependencies_of_core(&process::capture(&mut command, LIMIT)?.ok("cargo tree")?))
 }
 
+/// What only tests may have.
+const TEST_FEATURES: [&str; 4] = ["test-util", MUTANTS_FEATURE, "explore", "fuzzing"];
+
+pub(super) fn check_shipped_features(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    command.args(["tree", "--package", "tenure-cli", "--edges", "normal,build,features", "--prefix", "none"]);
+    Ok(test_features(&process::capture(&mut command, LIMIT)?.ok("cargo tree")?))
+}
+
+/// Lines such as `tokio feature "time"`.
+fn test_features(tree: &str) -> Vec<Violation> {
+    let of_tests =
+        |line: &&str| TEST_FEATURES.iter().any(|name| line.contains(&format!("feature \"{name}\"")));
+    let found: BTreeSet<&str> = tree.lines().filter(of_tests).collect();
+    let violation = |line: &str| {
+        Violation::new(
+            "crates/cli/Cargo.toml",
+            1,
+            "shipped-features",
+            format!("the shipped program has {line}"),
+        )
+    };
+    found.into_iter().map(violation).collect()
+}
+
 /// The first line of the tree is the crate itself.
 fn dependencies_of_core(tree: &str) -> Vec<Violation> {
     let lines = tree.lines().skip(1).filter(|line| !line.trim().is_empty());
@@ -115,9 +144,32 @@ fn dependencies_of_core(tree: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// A file of tests that no program includes would never run: `all.rs` does, or it is a program of its own.
+/// A file of tests that no program includes would never run: `all.rs` does, or it is a program of its own. Nor would a test that is
+/// ignored where `cargo xtask test` and `prove` do not look for it.
 pub(super) fn check_tests_run(workspace: &Workspace) -> Result<Vec<Violation>> {
-    Ok(tests_that_never_run(&workspace.files()?, |path| workspace.text(path).unwrap_or_default()))
+    let files = workspace.files()?;
+    let mut found = tests_that_never_run(&files, |path| workspace.text(path).unwrap_or_default());
+    for file in files.iter().filter(|file| file.starts_with("crates")) {
+        found.extend(ignored_for_nobody(file, &workspace.text(file).unwrap_or_default()));
+    }
+    Ok(found)
+}
+
+/// Modules whose ignored tests are run, and the beginnings of names of those that are not meant to be.
+const IGNORED_IN: [&str; 6] = ["engines", "dashboard", "scrape", "postgres", "schemathesis", "newcomer"];
+const IGNORED_AS: [&str; 2] = ["measures_", "later_"];
+
+fn ignored_for_nobody(file: &Path, text: &str) -> Vec<Violation> {
+    let of_module = file.file_stem().is_some_and(|stem| IGNORED_IN.iter().any(|module| stem == *module));
+    let lines: Vec<&str> = text.lines().collect();
+    let ignored = lines.iter().enumerate().filter(|(_, line)| line.trim_start().starts_with("#[ignore"));
+    let stray = ignored.filter(|(at, _)| {
+        let name = lines[*at..].iter().find_map(|line| line.split_once("fn ")).map_or("", |(_, name)| name);
+        let is_long = lines[..*at].iter().any(|line| line.trim() == "mod long {");
+        !of_module && !is_long && !IGNORED_AS.iter().any(|begin| name.starts_with(begin))
+    });
+    let rule = "an ignored test that no command runs: see `NEEDY` and `NEVER` in xtask/src/test.rs";
+    stray.map(|(at, _)| Violation::new(file, at + 1, "tests-run", rule)).collect()
 }
 
 fn tests_that_never_run(files: &[PathBuf], read: impl Fn(&Path) -> String) -> Vec<Violation> {
@@ -156,6 +208,16 @@ mod tests {
         assert!(found[0].contains("stray.rs"), "{found:?}");
     }
 
+    #[test]
+    fn an_ignored_test_that_no_command_runs_is_found() {
+        let test = "#[test]\n#[ignore = \"needs an engine\"]\nfn a() {}\n";
+        let found = |file: &str, text: &str| ignored_for_nobody(Path::new(file), text).len();
+        assert_eq!(found("crates/x/tests/engines.rs", test), 0);
+        assert_eq!(found("crates/x/tests/jobs.rs", test), 1);
+        assert_eq!(found("crates/x/tests/jobs.rs", &test.replace("fn a", "fn later_a")), 0);
+        assert_eq!(found("crates/x/tests/jobs.rs", &format!("mod long {{\n{test}}}\n")), 0);
+    }
+
     fn metadata(packages: &[(&str, &[&str])]) -> String {
         let package = |(name, dependencies): &(&str, &[&str])| {
             let dependencies: Vec<_> =
@@ -178,7 +240,7 @@ mod tests {
             ("tenure-core", &["proptest"]),
             ("tenure-store", &["tokio"]),
             ("tenure", &["tenure-core", "tenure-store"]),
-            ("tenure-cli", &["tenure", "tenure-store"]),
+            ("tenure-cli", &["tenure", "tenure-server"]),
         ];
         assert_eq!(found(&packages), [""; 0]);
     }
@@ -212,6 +274,13 @@ mod tests {
     #[test]
     fn a_crate_without_a_place_is_named() {
         assert_eq!(found(&[("tenure-extra", &[])]).len(), 1);
+    }
+
+    #[test]
+    fn what_only_tests_may_have_is_found_in_the_shipped_program() {
+        assert_eq!(test_features("tokio v1.0.0\ntokio feature \"time\"\n"), []);
+        let found = test_features("tokio feature \"test-util\"\ntenure feature \"teeth\" (*)\n");
+        assert_eq!(found.len(), 2, "{found:?}");
     }
 
     #[test]

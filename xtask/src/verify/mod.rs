@@ -4,6 +4,7 @@ mod cargo;
 mod crates;
 mod reference;
 mod requirements;
+pub(crate) mod rustdoc;
 mod table;
 pub(crate) mod text;
 
@@ -12,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
+use tenure_rig::interrupt;
+use tenure_rig::process::{self, Captured};
 
+use crate::steps::Report;
 use crate::workspace::Workspace;
 
 /// One broken rule. Ordered, so that the list reads like a walk through the files.
@@ -38,53 +42,87 @@ impl std::fmt::Display for Violation {
 
 type Check = fn(&Workspace) -> Result<Vec<Violation>>;
 
-/// Cheap checks first, but all of them always run.
-const CHECKS: [(&str, Check); 11] = [
+/// What needs no more than the shipped program. Cheap checks first, but all of them always run.
+const RULES: [(&str, Check); 10] = [
     ("text", text::check),
     ("requirements", requirements::check),
     ("crate-direction", crates::check_direction),
     ("core-is-pure", crates::check_core_is_pure),
+    ("shipped-features", crates::check_shipped_features),
     ("tests-run", crates::check_tests_run),
     ("fmt", cargo::fmt),
-    ("clippy", cargo::clippy),
-    ("doc", cargo::doc),
     ("package", cargo::package),
     ("deny", cargo::deny),
     ("reference", reference::check),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
-    let mut violations = BTreeSet::new();
-    let mut broken = 0;
-    for (name, check) in CHECKS {
-        let began = Instant::now();
-        match check(workspace) {
-            Ok(found) => {
-                // A module shared by several test programs is checked, and reported, once for each.
-                let found: BTreeSet<Violation> = found.into_iter().collect();
-                let outcome =
-                    if found.is_empty() { "ok".to_owned() } else { format!("{} violations", found.len()) };
-                println!("verify {name}: {outcome} ({:.1} s)", began.elapsed().as_secs_f64());
-                violations.extend(found);
-            }
-            Err(error) => {
-                crate::interrupt::check()?;
-                broken += 1;
-                println!("verify {name}: cannot be checked: {error:#}");
-            }
+    let report = Report::new();
+    let told = |said: Captured| {
+        print!("{}", said.stdout);
+        Ok(said.success)
+    };
+    report.step("build", || shipped(workspace));
+    report.step("rules", || rules(workspace).and_then(told));
+    report.step("lint", || clippy(workspace));
+    report.step("documentation", || documentation(workspace).and_then(told));
+    Ok(report.finish())
+}
+
+/// Builds the shipped program, as `cargo build` does.
+pub(crate) fn shipped(workspace: &Workspace) -> Result<bool> {
+    let mut build = workspace.build();
+    // The judge is built with it: as a test, it would have other features.
+    build.args(["--package", "tenure-chaos", "--message-format=short"]);
+    told("build", || cargo::diagnosed(&mut build, "build"))
+}
+
+/// Builds all tests, with clippy as the compiler.
+pub(crate) fn clippy(workspace: &Workspace) -> Result<bool> {
+    told("clippy", || cargo::clippy(workspace))
+}
+
+fn told(name: &str, check: impl FnOnce() -> Result<Vec<Violation>>) -> Result<bool> {
+    let (text, passed) = outcome(name, check);
+    print!("{text}");
+    Ok(passed)
+}
+
+/// Runs the examples in the documentation, and follows the links in it.
+pub(crate) fn documentation(workspace: &Workspace) -> Result<Captured> {
+    let mut command = workspace.cargo();
+    workspace.with_test_build(command.args(["test", "--doc", "--no-fail-fast"]));
+    rustdoc::stand_in(&mut command)?;
+    process::capture(&mut process::yielding(&command), cargo::LIMIT)
+}
+
+/// All rules; what they found is in the output.
+pub(crate) fn rules(workspace: &Workspace) -> Result<Captured> {
+    let mut said = Captured { success: true, stdout: String::new(), stderr: String::new() };
+    for (name, check) in RULES {
+        let (text, passed) = outcome(name, || check(workspace));
+        interrupt::check()?;
+        said.stdout += &text;
+        said.success &= passed;
+    }
+    Ok(said)
+}
+
+/// What a check found, as text, and whether that is nothing.
+fn outcome(name: &str, check: impl FnOnce() -> Result<Vec<Violation>>) -> (String, bool) {
+    let began = Instant::now();
+    let found = check();
+    let took = began.elapsed().as_secs_f64();
+    match found {
+        Ok(found) if found.is_empty() => (format!("verify {name}: ok ({took:.1} s)\n"), true),
+        Ok(found) => {
+            // A module that several programs share is reported once for each.
+            let found: BTreeSet<Violation> = found.into_iter().collect();
+            let lines: String = found.iter().map(|violation| format!("{violation}\n")).collect();
+            (format!("verify {name}: {} violations ({took:.1} s)\n{lines}", found.len()), false)
         }
+        Err(error) => (format!("verify {name}: cannot be checked: {error:#}\n"), false),
     }
-    for violation in &violations {
-        println!("{violation}");
-    }
-    let files: BTreeSet<&PathBuf> = violations.iter().map(|violation| &violation.path).collect();
-    match (violations.len(), broken) {
-        (0, 0) => println!("verify: {} checks, no violation", CHECKS.len()),
-        (found, broken) => {
-            println!("verify: {found} violations in {} files, {broken} checks could not run", files.len());
-        }
-    }
-    Ok(violations.is_empty() && broken == 0)
 }
 
 #[cfg(test)]

@@ -39,7 +39,12 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<Violation>> {
         found.extend(unfinished(&path, &text));
         found.extend(whitespace(&path, &text));
         found.extend(foreign_names(&path, &text));
-        found.extend(dead_links(&path, &text, |target| workspace.root.join(target).exists()));
+        found.extend(dead_links(
+            &path,
+            &text,
+            |target| workspace.root.join(target).exists(),
+            |target| workspace.text(target),
+        ));
     }
     Ok(found)
 }
@@ -142,7 +147,12 @@ fn foreign_names(path: &Path, text: &str) -> Vec<Violation> {
     found
 }
 
-fn dead_links(path: &Path, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<Violation> {
+fn dead_links(
+    path: &Path,
+    text: &str,
+    exists: impl Fn(&Path) -> bool,
+    read: impl Fn(&Path) -> Option<String>,
+) -> Vec<Violation> {
     if !has_extension(path, "md") {
         return Vec::new();
     }
@@ -157,18 +167,36 @@ fn dead_links(path: &Path, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<Vi
             continue;
         }
         for target in link_targets(&without_code(line)) {
-            let file = target.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains(':') {
+            let (file, place) = target.split_once('#').map_or((&*target, ""), |(file, place)| (file, place));
+            if file.contains(':') {
                 continue;
             }
-            let wanted =
-                if let Some(from_root) = file.strip_prefix('/') { from_root.into() } else { base.join(file) };
-            if leaves_the_root(&wanted) || !exists(&wanted) {
+            let wanted = match file.strip_prefix('/') {
+                Some(from_root) => from_root.into(),
+                None if file.is_empty() => path.to_path_buf(),
+                None => base.join(file),
+            };
+            let page = || if file.is_empty() { Some(text.to_owned()) } else { read(&wanted) };
+            let is_place = || page().is_none_or(|page| has_place(&page, place));
+            if leaves_the_root(&wanted)
+                || !file.is_empty() && !exists(&wanted)
+                || !place.is_empty() && has_extension(&wanted, "md") && !is_place()
+            {
                 found.push(Violation::new(path, index + 1, "dead-link", format!("{target} does not exist")));
             }
         }
     }
     found
+}
+
+/// Whether a page has a heading that is linked to like this: its words in lower case, joined by hyphens.
+fn has_place(page: &str, place: &str) -> bool {
+    let slug = |heading: &str| -> String {
+        let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_')).collect()
+    };
+    page.lines().any(|line| line.starts_with('#') && slug(line) == place)
+        || page.contains(&format!("id=\"{place}\""))
 }
 
 /// Whether a relative path climbs above where it starts.
@@ -274,13 +302,14 @@ mod tests {
         let exists = |path: &Path| {
             ["docs/guide.md", "docs/../README.md", "LICENSE"].iter().any(|known| path == Path::new(known))
         };
-        let text = "[a](guide.md) [b](guide.md#part) [c](../README.md \"title\") [d](https://x.y/z) [e](#here)\n\
+        let read = |_: &Path| Some("# A guide\n\n## The `first` part\n".to_owned());
+        let text = "## Here\n[a](guide.md) [b](guide.md#the-first-part) [c](../README.md \"title\") [d](https://x.y/z) [e](#here)\n\
             [gone](missing.md) and `[code](missing.md)`\n\
             ```\n[fenced](missing.md)\n```\n\
             [reference]: missing.md\n\
-            [outside](../../elsewhere.md) [root](/LICENSE)\n";
-        let found = shown(dead_links(Path::new("docs/index.md"), text, exists));
-        assert_eq!(found, ["2:dead-link", "6:dead-link", "7:dead-link"]);
-        assert_eq!(shown(dead_links(Path::new("docs/index.rs"), text, exists)), [""; 0]);
+            [outside](../../elsewhere.md) [root](/LICENSE) [place](guide.md#gone) [here](#there)\n";
+        let found = shown(dead_links(Path::new("docs/index.md"), text, exists, read));
+        assert_eq!(found, ["3:dead-link", "7:dead-link", "8:dead-link", "8:dead-link", "8:dead-link"]);
+        assert_eq!(shown(dead_links(Path::new("docs/index.rs"), text, exists, read)), [""; 0]);
     }
 }
