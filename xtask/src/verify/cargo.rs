@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::Violation;
 use crate::tools::DENY;
@@ -41,8 +41,22 @@ pub(super) fn deny(workspace: &Workspace) -> Result<Vec<Violation>> {
     Ok(Vec::new())
 }
 
-/// What is published can be packed as it stands.
+/// What is published can be packed as it stands: again when a manifest has changed, and once a day.
 pub(super) fn package(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let files = workspace.files()?;
+    let manifests = files.iter().filter(|file| file.ends_with("Cargo.toml") || file.ends_with("Cargo.lock"));
+    let about: String = manifests.filter_map(|file| workspace.text(file)).collect();
+    let mut found = Vec::new();
+    cache::once_a_day("package", &about, || {
+        found = packed(workspace)?;
+        ensure!(found.is_empty(), "it cannot be packed");
+        Ok(())
+    })
+    .or_else(|error| if found.is_empty() { Err(error) } else { Ok(()) })?;
+    Ok(found)
+}
+
+fn packed(workspace: &Workspace) -> Result<Vec<Violation>> {
     let mut command = workspace.cargo();
     // It builds nothing: `cargo xtask dist` and the tests do that.
     command.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"]);
