@@ -22,15 +22,17 @@ pub struct Postgres {
 impl Postgres {
     pub fn start() -> Postgres {
         let folder = tempfile::tempdir().expect("a folder");
+        let home = folder.path().to_owned();
         if geteuid().is_root() {
-            chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may");
+            chown(&home, Some(NOBODY), Some(NOBODY)).expect("root may");
         }
+        let data = home.join("data");
         let server = |name: &str| {
             let mut command = Command::new(program(name));
             if geteuid().is_root() {
                 command.uid(NOBODY).gid(NOBODY);
             }
-            command.arg("-D").arg(folder.path().join("data")).current_dir(folder.path()).stdin(Stdio::null());
+            command.arg("-D").arg(&data).current_dir(&home).stdin(Stdio::null());
             command
         };
         let made = server("initdb")
@@ -38,22 +40,33 @@ impl Postgres {
             .output();
         let made = made.expect("initdb runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-        let log = std::fs::File::create(folder.path().join("log")).expect("a log");
-        let server = server("postgres")
-            .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"])
-            .args(["-c", "unix_socket_directories=", "-c", "fsync=off"])
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn();
-        let server = Postgres { server: server.expect("postgres runs"), port, _folder: folder };
+        let launch = || {
+            let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let port = free.local_addr().expect("an address").port();
+            let log = std::fs::File::create(home.join("log")).expect("a log");
+            let mut command = server("postgres");
+            command.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+            command.args(["-c", "unix_socket_directories=", "-c", "fsync=off"]);
+            command.stdout(log.try_clone().expect("a log")).stderr(log);
+            drop(free);
+            (command.spawn().expect("postgres runs"), port)
+        };
+        let (child, port) = launch();
+        let mut started = Postgres { server: child, port, _folder: folder };
         let until = Instant::now() + Duration::from_secs(60);
-        while !server.psql().args(["-c", "select 1"]).output().expect("psql runs").status.success() {
-            let log = std::fs::read_to_string(server._folder.path().join("log"));
-            assert!(Instant::now() < until, "it does not answer: {}", log.unwrap_or_default());
+        loop {
+            let asked = started.psql().args(["-c", "show data_directory"]).output().expect("psql runs");
+            // Another server may have got the port in between; then this one has ended.
+            if String::from_utf8_lossy(&asked.stdout).trim() == data.display().to_string() {
+                return started;
+            }
+            if started.server.try_wait().expect("a child").is_some() {
+                (started.server, started.port) = launch();
+            }
+            let log = std::fs::read_to_string(home.join("log")).unwrap_or_default();
+            assert!(Instant::now() < until, "it does not answer: {log}");
             std::thread::sleep(Duration::from_millis(50));
         }
-        server
     }
 
     pub fn url(&self) -> String {
