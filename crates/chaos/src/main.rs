@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use args::{BrokenArgs, Cli, ExecArgs, JobsArgs, LeftoversArgs, RunArgs, ScenarioArgs, StoreKind, Task};
 use clap::Parser;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -311,8 +312,8 @@ fn run_broken(args: &BrokenArgs) -> Result<bool> {
     };
     let chosen: Vec<&Variant> = VARIANTS.iter().filter(is_chosen).collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
-        bail!("no such broken variant; there are {}", names.join(", "));
+        let names: BTreeSet<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
+        bail!("no such broken variant; there are {}", names.into_iter().collect::<Vec<_>>().join(", "));
     }
     let tenure = tenure_rig::tenure()?.with_file_name(PROGRAM);
     ensure!(tenure.is_file(), "{} is not there; `cargo xtask broken` makes it", tenure.display());
