@@ -49,6 +49,50 @@ async fn files_that_cannot_be_used_are_refused_and_left_alone() {
     assert!(!at("no").exists(), "nothing is created on the way");
 }
 
+/// Whoever owns the file, or what SQLite keeps beside it, decides who leads and what runs.
+#[tokio::test]
+async fn what_belongs_to_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("NOT RUN: only root can give a file away");
+    }
+    let give = |path: &Path, owner| std::os::unix::fs::chown(path, Some(owner), Some(owner)).unwrap();
+    for (end, exists) in [("", true), ("-wal", true), ("-shm", true), ("-journal", true), ("-wal", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        let planted = directory.path().join(format!("t.db{end}"));
+        if exists {
+            drop(open(&path).await);
+        }
+        if !planted.exists() {
+            std::fs::write(&planted, "").unwrap();
+        }
+        give(&planted, 12_345);
+        let before = std::fs::metadata(&planted).unwrap().len();
+        let error = SqliteStore::open(&path, TIMEOUT).await.expect_err(end).to_string();
+        for words in [&format!("t.db{end}"), "uid 12345", "take the seat", "commands"] {
+            assert!(error.contains(words), "{words:?} is not in: {error}");
+        }
+        assert_eq!(std::fs::metadata(&planted).unwrap().len(), before, "it was not touched");
+        // By way of a link, too.
+        let link = directory.path().join("link.db");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(SqliteStore::open(&link, TIMEOUT).await.is_err(), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_to_nothing_is_refused_and_one_to_a_database_is_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (link, target) = (directory.path().join("t.db"), directory.path().join("elsewhere.db"));
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    refused(&link, "is a symbolic link to").await;
+    refused(&link, "elsewhere.db").await;
+    assert!(!target.exists(), "nothing is made where the link leads");
+    drop(open(&target).await);
+    won(&open(&link).await, "k", "1", Condition::Absent).await;
+    assert_eq!(&found(&open(&target).await, "k").await.body[..], b"1");
+}
+
 const MODES_HELPER: &str = "TENURE_STORE_MODES_HELPER";
 
 /// Not a test by itself: makes a database as a process with the umask of the test below.

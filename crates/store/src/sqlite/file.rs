@@ -3,6 +3,7 @@
 use crate::OpenError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::{Access, FileType, Mode};
+use rustix::io::Errno;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -70,14 +71,17 @@ impl Identity {
 /// Opens or creates the database. `busy_timeout` applies to the requests that follow.
 pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, Identity), OpenError> {
     check_directory(path)?;
+    check_owners(path)?;
     let fresh = check_file(path)?;
     if fresh {
-        make_private(path);
+        make_private(path)?;
     }
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        // Links were followed before: one that appears in between is somebody else's.
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let wrong = |error: rusqlite::Error| explain(path, &error);
-    let mut connection = Connection::open_with_flags(path, flags).map_err(wrong)?;
+    let mut connection = Connection::open_with_flags(real(path), flags).map_err(wrong)?;
     connection.busy_timeout(OPEN_PATIENCE).map_err(wrong)?;
     if fresh {
         create(&mut connection).map_err(wrong)?;
@@ -93,46 +97,89 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
     }
     // FULL, not NORMAL: after a power loss, NORMAL may roll back the last commits, and with them an epoch.
     connection.pragma_update(None, "synchronous", "FULL").map_err(wrong)?;
+    // By now they are all there; somebody may have laid one there in the meantime.
+    check_owners(path)?;
     let identity =
         Identity::of(path).map_err(|error| refused(path, format!("cannot be looked at: {error}")))?;
     connection.busy_timeout(busy_timeout).map_err(wrong)?;
     Ok((connection, identity))
 }
 
-/// Creates the file for its owner alone, unless it exists; SQLite gives its companions (`-wal`, `-shm`) the same mode. A
-/// user who may only read the file could take SQLite's locks and so keep everybody from leading.
+/// Creates the file for its owner alone, unless it exists; SQLite gives its companions the same mode.
 ///
-/// The file is created without opening it, for the reason that [`check_file`] gives. If that fails, SQLite creates the file,
-/// and [`exposed`] warns.
-fn make_private(path: &Path) {
-    let _ = rustix::fs::mknodat(rustix::fs::CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
+/// The file is created without opening it, for the reason that [`check_file`] gives.
+fn make_private(path: &Path) -> Result<(), OpenError> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::mknodat(rustix::fs::CWD, path, FileType::RegularFile, mode, 0) {
+        // Another process was faster.
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => {
+            Err(refused(path, format!("cannot be created ({error}); its directory must be writable")))
+        }
+    }
+}
+
+/// Where a path leads.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// The database, and what SQLite keeps beside it; a journal only while the file is new.
+fn files(path: &Path) -> [PathBuf; 4] {
+    ["", "-wal", "-shm", "-journal"].map(|end| {
+        let mut name = real(path).into_os_string();
+        name.push(end);
+        PathBuf::from(name)
+    })
+}
+
+/// What somebody can do who can write the database.
+const HARM: &str = "take the seat and submit jobs, commands included";
+
+/// Refuses what another user owns, except root: the database, its companions, and a link that leads to it.
+fn check_owners(path: &Path) -> Result<(), OpenError> {
+    for file in [path.to_path_buf()].iter().chain(&files(path)) {
+        let owner = fs::symlink_metadata(file).ok().and_then(|found| foreign(found.uid()));
+        if let Some(owner) = owner {
+            let reason = format!(
+                "{} belongs to the user with uid {owner}, who can {HARM}: run this as that user, or use a file of your own",
+                file.display()
+            );
+            return Err(refused(path, reason));
+        }
+    }
+    Ok(())
+}
+
+/// A user who is neither this one nor root.
+fn foreign(owner: u32) -> Option<u32> {
+    (owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
 }
 
 /// What exposes the database to other users, if anything: a sentence with the remedy.
 pub(super) fn exposed(path: &Path) -> Option<String> {
-    let mode = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.mode() & 0o7777);
-    let companion = |end: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    for file in [path.to_path_buf(), companion("-wal"), companion("-shm")] {
-        if let Some(mode) = mode(&file).filter(|mode| mode & 0o077 != 0) {
-            let file = file.display();
-            return Some(format!(
-                "{file} has mode {mode:04o}: other users who can open it can keep every node from leading; \
-                 run chmod 600 {file}"
-            ));
-        }
+    for file in files(path) {
+        let mode = fs::metadata(&file).map_or(0, |found| found.mode() & 0o7777);
+        let harm = match mode & 0o077 {
+            0 => continue,
+            loose if loose & 0o022 != 0 => format!("write it, and so {HARM}"),
+            // Who may only read it can take SQLite's locks all the same.
+            _ => "read payloads, outputs and webhooks in it, and keep every node from leading".to_owned(),
+        };
+        let file = file.display();
+        return Some(format!("{file} has mode {mode:04o}: other users can {harm}; run chmod 600 {file}"));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = real(path);
+    let folder = real.parent()?;
+    let found = fs::metadata(folder).ok()?;
+    let (folder, mode) = (folder.display(), found.mode() & 0o7777);
+    let harm = format!("replace the database {}, and so {HARM}", real.display());
+    if let Some(owner) = foreign(found.uid()) {
+        return Some(format!("{folder} belongs to the user with uid {owner}, who can {harm}"));
+    }
     // In a sticky directory like /tmp, nobody can replace somebody else's file.
-    let mode = mode(folder).filter(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0)?;
-    let folder = folder.display();
-    Some(format!(
-        "{folder} has mode {mode:04o}: other users can replace the database {}; run chmod go-w {folder}",
-        path.display()
-    ))
+    let is_open = mode & 0o022 != 0 && mode & 0o1000 == 0;
+    is_open.then(|| format!("{folder} has mode {mode:04o}: other users can {harm}; run chmod go-w {folder}"))
 }
 
 /// Switches to write-ahead logging and returns the mode in force. SQLite does not wait for others here, whatever its busy
@@ -235,8 +282,20 @@ fn check_directory(path: &Path) -> Result<(), OpenError> {
 fn check_file(path: &Path) -> Result<bool, OpenError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-        Err(error) => return Err(refused(path, format!("cannot be looked at: {error}"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return match fs::read_link(path) {
+                Ok(target) => Err(refused(
+                    path,
+                    format!(
+                        "is a symbolic link to {}, where there is no file: whoever made the link chose that place; \
+                         remove it, or name the file itself",
+                        target.display()
+                    ),
+                )),
+                Err(_) => Ok(true),
+            };
+        }
+        Err(error) => return Err(refused(path, format!("cannot be read by this user: {error}"))),
     };
     if !metadata.is_file() {
         return Err(refused(path, "is not a regular file"));
@@ -355,10 +414,15 @@ mod tests {
         let says = |told: Option<String>, parts: [&str; 2]| {
             told.is_some_and(|told| parts.iter().all(|part| told.contains(part)))
         };
-        assert!(says(told(0o644, 0o600, 0o700)?, ["mode 0644", "t.db"]));
-        assert!(says(told(0o660, 0o600, 0o700)?, ["mode 0660", "chmod 600"]));
+        assert!(says(told(0o644, 0o600, 0o700)?, ["t.db has mode 0644", "can read payloads"]));
+        assert!(says(
+            told(0o660, 0o600, 0o700)?,
+            ["mode 0660: other users can write it, and so take the seat", "chmod 600"]
+        ));
         assert!(says(told(0o600, 0o604, 0o700)?, ["mode 0604", "t.db-wal"]));
+        assert!(says(told(0o600, 0o602, 0o700)?, ["mode 0602", "commands included"]));
         assert!(says(told(0o600, 0o600, 0o777)?, ["mode 0777", "chmod go-w"]));
+        assert!(says(told(0o600, 0o600, 0o777)?, ["replace the database", "take the seat"]));
         Ok(())
     }
 }
