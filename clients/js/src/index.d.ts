@@ -151,7 +151,7 @@ export interface Schedule {
   checks?: Record<string, unknown>[];
 }
 
-/** A schedule as stored, and what the leader says about it. */
+/** A schedule as stored, but of `webhook` only the host, and what the leader says about it. */
 export interface ScheduleInfo {
   id: string;
   /** When its next job should begin, in ms since 1970. */

@@ -36,4 +36,4 @@ pub use schedule::{Action, CHECKS_KIND, CheckSpec, Misfire, Overlap, RunRequest,
 pub use stored::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};
 pub use view::{CheckOutcome, JobInfo, JobRow, LastRun, LateOutcome, ScheduleCheck, ScheduleReport};
-pub use webhook::{Webhook, shown as shown_url};
+pub use webhook::Webhook;

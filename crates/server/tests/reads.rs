@@ -375,3 +375,34 @@ async fn a_stream_shows_that_it_lives_and_ends_when_the_server_closes() {
     while stream.block().await.is_some() {}
     site.get("/readyz").await.problem(503, "stopping");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_address_of_a_webhook_is_shown_to_no_reader() {
+    let site = Site::new().await;
+    let schedule = |webhook: &str| json!({"manual": true, "kind": "mail", "webhook": webhook});
+    site.put("/v1/schedules/web", schedule("https://hooks.example.org/MARKED")).await.is(201);
+    // Written by somebody who knows no rules.
+    let bad =
+        json!({"v": 1, "id": "bad", "manual": true, "kind": "mail", "webhook": "hooks.example.org/MARKED"});
+    let key = "plg_coordinator_global/test/schedules/bad.json";
+    site.store.put(key, bad.to_string().into(), Condition::Any).await;
+    sleep_ms(10_000).await;
+    for path in [
+        "/v1/schedules",
+        "/v1/schedules/web",
+        "/v1/schedules/bad",
+        "/v1/overview",
+        "/v1/events?recent=1000&follow=false",
+        "/v1/config",
+        "/v1/metrics",
+        "/metrics",
+        "/openapi.json",
+    ] {
+        let answer = site.get(path).await;
+        assert!(!answer.text.contains("MARKED"), "{path}: {}", answer.text);
+    }
+    let listed = site.get("/v1/schedules").await.is(200).json();
+    assert_eq!(listed["schedules"][0]["webhook"], "https://hooks.example.org/…", "{listed}");
+    let refused = site.put("/v1/schedules/web", schedule("https://hooks.example.org/…")).await;
+    assert!(refused.problem(422, "invalid").text.contains("masked"));
+}

@@ -5,6 +5,7 @@ use super::problem::{Problem, Problems};
 use super::schedule::{Action, CheckSpec, Misfire, Overlap, RunRequest, Schedule, VERSION};
 use super::timing::{CronField, CronTimes, DAY_MS, Interval, SECOND_MS, Timing};
 use super::tree::{Data, Tree};
+use super::webhook::Webhook;
 use crate::work::{CommandWork, HttpWork, Work};
 use serde_json::Map;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,8 +155,10 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
     Some(schedule)
 }
 
-fn webhook(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<String> {
-    if fields.has("webhook") { url(reader, fields, "webhook") } else { None }
+/// Faults do not repeat the address: it may be a secret.
+fn webhook(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<Webhook> {
+    let text = fields.take("webhook")?.as_text().unwrap_or_default();
+    Webhook::new(text).map_err(|rule| reader.fault(fields, "webhook", "", rule)).ok()
 }
 
 /// Requested jobs. An invalid request is ignored; the schedule still runs.

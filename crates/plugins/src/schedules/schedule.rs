@@ -5,6 +5,7 @@ use super::read::{self, Rules};
 use super::runner::ScheduleError;
 use super::timing::Timing;
 use super::tree::Tree;
+use super::webhook::Webhook;
 use crate::work::{CommandWork, Work};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -49,7 +50,7 @@ pub struct Schedule {
     /// How late a job may begin before somebody is told.
     pub late_after_ms: u64,
     /// Who is told what goes wrong with its jobs; `None`: whoever is told for the whole namespace.
-    pub webhook: Option<String>,
+    pub webhook: Option<Webhook>,
     /// What a worker must have.
     pub needs: Labels,
     /// This many failures in a row make a check failing.
@@ -310,7 +311,7 @@ impl Schedule {
         put("misfire", json!(self.misfire.to_string()));
         put("misfireThreshold", json!(self.misfire_threshold_ms));
         put("lateAfter", json!(self.late_after_ms));
-        self.webhook.as_ref().and_then(|url| put("webhook", json!(url)));
+        self.webhook.as_ref().and_then(|webhook| put("webhook", json!(webhook.address())));
         put("failAfter", json!(self.fail_after));
         put("recoverAfter", json!(self.recover_after));
         put("since", json!(self.since_ms));

@@ -275,7 +275,7 @@ pub struct LateOutcome {
 pub struct ScheduleReport {
     /// The namespace it is in.
     pub namespace: String,
-    /// The object as stored.
+    /// The object as stored, but of `webhook` only the host.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub schedule: Value,
     /// When its next job should begin, in ms since 1970.
@@ -316,9 +316,13 @@ impl Schedule {
         Some(self.timing.begins_ms(self.id.as_str(), due_ms))
     }
 
-    /// The object as stored.
-    pub fn object(&self) -> Value {
-        serde_json::from_slice(&self.to_wire()).unwrap_or(Value::Null)
+    /// The object as stored, but of the webhook only the host: the rest may be a secret.
+    fn object(&self) -> Value {
+        let mut object: Value = serde_json::from_slice(&self.to_wire()).unwrap_or(Value::Null);
+        if let Some(webhook) = &self.webhook {
+            object["webhook"] = json!(webhook.to_string());
+        }
+        object
     }
 
     /// The object, when its next job should begin (`next`), its zone, and how its last runs ended (`last`, `runs`).

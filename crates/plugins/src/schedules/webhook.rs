@@ -13,33 +13,46 @@ use tenure::job::{Notice, NoticeSender};
 /// Why a job of checks failed: its result is not for people.
 pub(super) const NO_CHECK_PASSED: &str = "no check passed";
 
+const ADDRESS_MAX_BYTES: usize = 2048;
+
 /// An address that is told of jobs that failed, expired, were missed or began late. It may contain a secret, so only its host is
 /// shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Webhook(String);
 
 impl Webhook {
-    /// An `http://` or `https://` address, without user name and password. The error is the rule that it breaks.
+    /// An `http://` or `https://` address, without user name and password. The error is the rule that it breaks; it does not repeat the
+    /// address.
     pub fn new(url: &str) -> Result<Webhook, &'static str> {
         match url {
             url if !is_url(url) => Err("must be an http:// or https:// URL"),
             url if has_credentials(url) => Err("must not contain a user name or password"),
+            url if url.len() > ADDRESS_MAX_BYTES => Err("must be at most 2,048 bytes"),
+            url if url.ends_with('…') => Err("is masked; give the whole address"),
             url => Ok(Webhook(url.to_owned())),
+        }
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The address without what may be a secret.
+impl std::fmt::Display for Webhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let url = reqwest::Url::parse(&self.0).ok();
+        match url.as_ref().and_then(|url| Some((url.scheme(), url.host_str()?))) {
+            Some((scheme, host)) => write!(f, "{scheme}://{host}/…"),
+            None => f.write_str("…"),
         }
     }
 }
 
 impl std::fmt::Debug for Webhook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&shown(&self.0))
+        write!(f, "{self}")
     }
-}
-
-/// The address without what may be a secret.
-pub fn shown(url: &str) -> String {
-    let parsed = reqwest::Url::parse(url).ok();
-    let host = parsed.as_ref().and_then(|url| Some(format!("{}://{}/…", url.scheme(), url.host_str()?)));
-    host.unwrap_or_else(|| "…".to_owned())
 }
 
 /// Delivers notices: to the webhook of the schedule, or else to that of the namespace.
@@ -48,7 +61,7 @@ pub(super) struct Webhooks {
     namespace: Namespace,
     all: Option<Webhook>,
     /// The addresses of schedules, while this node leads and knows them.
-    schedules: Mutex<Option<BTreeMap<ScheduleId, String>>>,
+    schedules: Mutex<Option<BTreeMap<ScheduleId, Webhook>>>,
 }
 
 impl Webhooks {
@@ -59,20 +72,20 @@ impl Webhooks {
     }
 
     /// Whether somebody is told what goes wrong with jobs of a schedule.
-    pub(super) fn has_receiver(&self, own: Option<&String>) -> bool {
+    pub(super) fn has_receiver(&self, own: Option<&Webhook>) -> bool {
         own.is_some() || self.all.is_some()
     }
 
     /// The addresses of all schedules that have one; `None` once this node leads no more.
-    pub(super) fn know(&self, schedules: Option<BTreeMap<ScheduleId, String>>) {
+    pub(super) fn know(&self, schedules: Option<BTreeMap<ScheduleId, Webhook>>) {
         *self.schedules.lock() = schedules;
     }
 
-    fn receiver(&self, notice: &Notice) -> Result<Option<String>, String> {
+    fn receiver(&self, notice: &Notice) -> Result<Option<Webhook>, String> {
         let schedules = self.schedules.lock();
         let known = schedules.as_ref().ok_or("the schedules are not known yet")?;
         let own = known.get(&notice.series.schedule()).cloned();
-        Ok(own.or_else(|| self.all.as_ref().map(|webhook| webhook.0.clone())))
+        Ok(own.or_else(|| self.all.clone()))
     }
 }
 
@@ -83,15 +96,15 @@ impl NoticeSender for Webhooks {
     }
 
     async fn send(&self, notice: &Notice) -> Result<(), String> {
-        let Some(url) = self.receiver(notice)? else { return Ok(()) };
+        let Some(webhook) = self.receiver(notice)? else { return Ok(()) };
         let client = self.client.as_ref().map_err(Clone::clone)?;
-        let request = client.post(&url)?.header("Content-Type", "application/json");
+        let request = client.post(webhook.address())?.header("Content-Type", "application/json");
         let request =
             request.header("Tenure-Notice", &*notice.id).body(body(&self.namespace, notice).to_string());
         match client.answer(request).await {
             Ok(answer) if answer.status().is_success() => Ok(()),
-            Ok(answer) => Err(format!("{}: status {}", shown(&url), answer.status().as_u16())),
-            Err(why) => Err(format!("{}: {why}", shown(&url))),
+            Ok(answer) => Err(format!("{webhook}: status {}", answer.status().as_u16())),
+            Err(why) => Err(format!("{webhook}: {why}")),
         }
     }
 }
@@ -119,7 +132,10 @@ mod tests {
     #[test]
     fn only_the_host_of_a_webhook_is_shown() {
         let webhook = Webhook::new("https://hooks.example.org/T0/secret?key=1").expect("valid");
-        assert_eq!(format!("{webhook:?}"), "https://hooks.example.org/…");
+        assert_eq!(
+            format!("{webhook:?} {webhook}"),
+            "https://hooks.example.org/… https://hooks.example.org/…"
+        );
         for (url, rule) in [
             ("ftp://x", "must be an http:// or https:// URL"),
             ("https://", "must be an http:// or https:// URL"),

@@ -173,6 +173,36 @@ fn an_address_with_credentials_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn only_export_tells_the_address_of_a_webhook() {
+    let address = "https://hooks.example.org/T0/MARKED?key=MARKED";
+    let text = format!("- {{id: web, manual: true, kind: mail, webhook: '{address}'}}");
+    let schedule = read_file(&text, &rules()).expect("valid").remove(0);
+    let row = schedule.to_row(None, 0);
+    let report = json!(schedule.to_report("default", &std::collections::BTreeMap::new(), &[], None, 0));
+    for shown in [&row, &report["schedule"]] {
+        assert_eq!(shown["webhook"], "https://hooks.example.org/…", "{shown}");
+        assert!(!shown.to_string().contains("MARKED"), "{shown}");
+    }
+    assert!(schedule.to_file_fields().contains(&("webhook".to_owned(), json!(address))));
+    assert_eq!(Schedule::from_wire(&schedule.to_wire(), &rules()).expect("valid"), schedule);
+}
+
+#[test]
+fn the_address_of_a_webhook_is_in_no_fault() {
+    let long = format!("hooks.example.org/MARKED{}", "x".repeat(3000));
+    for bad in
+        ["hooks.example.org/MARKED", "[MARKED]", "https://me:MARKED@example.org/", "{MARKED: 1}", &long]
+    {
+        let told = faults(&format!("- {{id: web, manual: true, kind: mail, webhook: {bad}}}")).concat();
+        assert!(told.contains("web.webhook") && !told.contains("MARKED"), "{told}");
+    }
+    // What is shown instead of an address is none.
+    let told =
+        faults("- {id: web, manual: true, kind: mail, webhook: 'https://hooks.example.org/…'}").concat();
+    assert!(told.contains("web.webhook") && told.contains("masked"), "{told}");
+}
+
+#[test]
 fn a_check_must_have_spoken_before_its_job_is_over() {
     let file = |timeout: &str| {
         format!(
