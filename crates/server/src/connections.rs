@@ -6,18 +6,23 @@
 use crate::options::Limits;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// File descriptors left for the store, the log and whatever else the process runs.
 const FILES_LEFT: u64 = 256;
 
-/// The remote side of a connection. A subnet that is usually given to one customer counts as one peer.
+/// Most connections that count as busy while they wait, because they were used last: their request may be on its way, and it may be a
+/// probe. Not more than a quarter of all.
+const FRESH_MAX: usize = 16;
+
+/// The remote side of a connection. A subnet that is usually given to one customer counts as one peer, and so does this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Peer(IpAddr);
 
 impl Peer {
     pub(crate) fn new(address: IpAddr) -> Peer {
         match address.to_canonical() {
+            IpAddr::V4(four) if four.is_loopback() => Peer(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(six) if !six.is_loopback() => {
                 let subnet = six.to_bits() & !u128::from(u64::MAX);
                 Peer(IpAddr::V6(subnet.into()))
@@ -47,23 +52,37 @@ impl Limits {
     }
 }
 
+/// What a connection is doing, in the order in which they are closed to make room.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stage {
+    /// It has never sent a whole request: anybody can open many of these, and needs no token for it.
+    HalfOpen,
+    /// It waits for its next request.
+    Idle,
+    /// A request is being answered.
+    Busy,
+    /// It is an event stream. These never take all connections, so there is always another one to close.
+    Stream,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     pub(crate) peer: Peer,
-    /// A request is being answered.
-    pub(crate) busy: bool,
+    pub(crate) stage: Stage,
     /// Orders connections by last use: higher means that a request began or ended more recently.
     pub(crate) used: u64,
 }
 
-/// The connection to close when there is no room: take the peer with the most idle connections, and close the one idle longest.
-/// If none is idle, the same among all connections. The most recent ones do not count as idle: their request may be on its way,
-/// and it may be a probe.
-pub(crate) fn to_close<K: Copy>(open: impl Iterator<Item = (K, Open)> + Clone) -> Option<K> {
-    let mut idle: Vec<(K, Open)> = open.clone().filter(|(_, open)| !open.busy).collect();
-    idle.sort_unstable_by_key(|(_, open)| open.used);
-    idle.truncate(idle.len().saturating_sub(open.clone().count() / 4));
-    oldest_of_the_greediest(idle.into_iter()).or_else(|| oldest_of_the_greediest(open))
+/// The connection to close when there is no room. Of those that do the least, take the peer with the most, and close the one unused
+/// longest.
+pub(crate) fn to_close<K: Copy>(open: impl Iterator<Item = (K, Open)>) -> Option<K> {
+    let mut open: Vec<(K, Open)> = open.collect();
+    open.sort_unstable_by_key(|(_, open)| std::cmp::Reverse(open.used));
+    let fresh = (open.len() / 4).min(FRESH_MAX);
+    let waiting = open.iter_mut().filter(|(_, open)| open.stage < Stage::Busy);
+    waiting.take(fresh).for_each(|(_, open)| open.stage = Stage::Busy);
+    let least = open.iter().map(|(_, open)| open.stage).min()?;
+    oldest_of_the_greediest(open.into_iter().filter(|(_, open)| open.stage == least))
 }
 
 fn oldest_of_the_greediest<K: Copy>(open: impl Iterator<Item = (K, Open)>) -> Option<K> {
@@ -88,34 +107,52 @@ mod tests {
         Peer::new(text.parse().expect("an address"))
     }
 
-    fn chosen(open: &[(&str, bool, u64)]) -> Option<u64> {
-        let open = open
-            .iter()
-            .map(|(address, busy, used)| (*used, Open { peer: peer(address), busy: *busy, used: *used }));
-        to_close(open)
+    fn chosen(all: &[(&str, Stage, u64)]) -> Option<u64> {
+        let open = |(address, stage, used): &(&str, Stage, u64)| {
+            (*used, Open { peer: peer(address), stage: *stage, used: *used })
+        };
+        to_close(all.iter().map(open))
     }
 
     #[test]
     fn the_longest_idle_of_the_greediest_goes_first() {
+        use Stage::{Busy, Idle, Stream};
         assert_eq!(chosen(&[]), None);
-        assert_eq!(chosen(&[("10.0.0.1", false, 3), ("10.0.0.1", false, 2)]), Some(2));
-        let greedy = [("10.0.0.1", false, 1), ("10.0.0.2", false, 5), ("10.0.0.2", false, 4)];
+        assert_eq!(chosen(&[("10.0.0.1", Idle, 3), ("10.0.0.1", Idle, 2)]), Some(2));
+        let greedy = [("10.0.0.1", Idle, 1), ("10.0.0.2", Idle, 5), ("10.0.0.2", Idle, 4)];
         assert_eq!(chosen(&greedy), Some(4), "one each is not greedy, however old");
-        let at_work = [("10.0.0.1", true, 1), ("10.0.0.1", true, 2), ("10.0.0.2", false, 9)];
+        let at_work = [("10.0.0.1", Busy, 1), ("10.0.0.1", Busy, 2), ("10.0.0.2", Idle, 9)];
         assert_eq!(chosen(&at_work), Some(9), "an idle one before any that is answered");
-        let streams = [("10.0.0.1", true, 3), ("10.0.0.2", true, 1), ("10.0.0.1", true, 2)];
-        assert_eq!(chosen(&streams), Some(2), "without idle ones, the oldest of whoever has the most");
-        assert_eq!(chosen(&[("10.0.0.1", false, 8), ("10.0.0.2", false, 7)]), Some(7), "equals: the oldest");
+        let busy = [("10.0.0.1", Busy, 3), ("10.0.0.2", Busy, 1), ("10.0.0.1", Busy, 2)];
+        assert_eq!(chosen(&busy), Some(2), "without idle ones, the oldest of whoever has the most");
+        assert_eq!(chosen(&[("10.0.0.1", Idle, 8), ("10.0.0.2", Idle, 7)]), Some(7), "equals: the oldest");
+        let streams = [("10.0.0.1", Stream, 1), ("10.0.0.1", Stream, 2), ("10.0.0.2", Busy, 9)];
+        assert_eq!(chosen(&streams), Some(9), "anything before a stream");
     }
 
     #[test]
     fn a_probe_that_has_just_come_stays_however_busy_the_others_are() {
-        let mut open = vec![("10.0.0.1", true, 1), ("10.0.0.1", true, 2), ("10.0.0.1", true, 3)];
-        open.push(("10.0.0.2", false, 9));
+        use Stage::{Busy, HalfOpen};
+        let mut open = vec![("10.0.0.1", Busy, 1), ("10.0.0.1", Busy, 2), ("10.0.0.1", Busy, 3)];
+        open.push(("10.0.0.2", HalfOpen, 9));
         assert_eq!(chosen(&open), Some(1));
         // From the same address, and among the most recent.
         open[3].0 = "10.0.0.1";
         assert_eq!(chosen(&open), Some(1));
+    }
+
+    #[test]
+    fn half_requests_make_room_for_each_other_and_take_little_from_the_others() {
+        use Stage::{HalfOpen, Idle, Stream};
+        let half = [("10.0.0.2", HalfOpen, 8), ("10.0.0.1", Idle, 1), ("10.0.0.1", Idle, 2)];
+        assert_eq!(chosen(&half), Some(8), "however recent it is, and however long the others are idle");
+        // Addresses of this machine are one peer, so that it is the greediest.
+        let near = [("127.0.0.1", HalfOpen, 8), ("127.0.0.2", HalfOpen, 9), ("10.0.0.1", HalfOpen, 1)];
+        assert_eq!(chosen(&near), Some(8));
+        let mut open: Vec<(&str, Stage, u64)> = (0..768).map(|used| ("10.0.0.1", Stream, used)).collect();
+        open.extend((768..768 + 256 - 17).map(|used| ("10.0.0.1", Idle, used)));
+        open.extend((1007..1024).map(|used| ("10.0.0.2", HalfOpen, used)));
+        assert_eq!(chosen(&open), Some(1007), "sixteen may be on their way");
     }
 
     #[test]
@@ -125,6 +162,8 @@ mod tests {
         assert_ne!(peer("10.0.0.1"), peer("10.0.0.2"));
         assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
         assert_eq!(peer("::1").to_string(), "::1");
+        assert_eq!(peer("127.0.0.1"), peer("127.8.9.10"), "one machine");
+        assert_eq!(peer("127.0.0.1"), peer("::ffff:127.0.0.9"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Only HTTP/1.1, and no TLS: clients are programs on the same machine or behind a proxy, and limiting one protocol is enough.
 
-use crate::connections::{Open, Peer, to_close};
+use crate::connections::{Open, Peer, Stage, to_close};
 use crate::extract::ClientAddress;
 use crate::options::Limits;
 use axum::Router;
@@ -10,17 +10,20 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -124,26 +127,24 @@ impl Connections {
 }
 
 struct Usage {
-    peer: Peer,
-    busy: AtomicBool,
-    used: AtomicU64,
+    open: Mutex<Open>,
     uses: Arc<AtomicU64>,
 }
 
 impl Usage {
     fn new(peer: Peer, uses: &Arc<AtomicU64>) -> Arc<Usage> {
-        let used = AtomicU64::new(uses.fetch_add(1, Ordering::Relaxed));
-        Arc::new(Usage { peer, busy: AtomicBool::new(false), used, uses: Arc::clone(uses) })
+        let open = Open { peer, stage: Stage::HalfOpen, used: uses.fetch_add(1, Ordering::Relaxed) };
+        Arc::new(Usage { open: Mutex::new(open), uses: Arc::clone(uses) })
     }
 
     fn seen(&self) -> Open {
-        let (busy, used) = (self.busy.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed));
-        Open { peer: self.peer, busy, used }
+        *self.open.lock()
     }
 
-    fn set(&self, busy: bool) {
-        self.busy.store(busy, Ordering::Relaxed);
-        self.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    fn set(&self, stage: Stage) {
+        let used = self.uses.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.open.lock();
+        (open.stage, open.used) = (stage, used);
     }
 }
 
@@ -152,14 +153,14 @@ struct Busy(Arc<Usage>);
 
 impl Busy {
     fn new(usage: &Arc<Usage>) -> Busy {
-        usage.set(true);
+        usage.set(Stage::Busy);
         Busy(Arc::clone(usage))
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.0.set(Stage::Idle);
     }
 }
 
@@ -185,12 +186,18 @@ impl Serving {
             let busy = Busy::new(&usage);
             request.extensions_mut().insert(client);
             let answer = router.call(request);
-            // The body keeps it busy until it ends.
-            let keep = move |error| {
-                let _busy = &busy;
-                error
-            };
-            async move { answer.await.map(|answer| answer.map(|body| body.map_err(keep))) }
+            async move {
+                let answer = answer.await?;
+                if answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream") {
+                    busy.0.set(Stage::Stream);
+                }
+                // The body keeps it busy until it ends.
+                let keep = move |error| {
+                    let _busy = &busy;
+                    error
+                };
+                Ok::<_, Infallible>(answer.map(|body| body.map_err(keep)))
+            }
         });
         // Errors on a connection concern only its client.
         let _ = watcher.watch(builder.serve_connection(TokioIo::new(Box::pin(stream)), service)).await;

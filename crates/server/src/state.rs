@@ -117,8 +117,9 @@ pub(crate) struct State {
     pub(crate) http_locks: HttpLocks,
     pub(crate) rate_limit: Arc<RateLimit>,
     pub(crate) step_downs: MinInterval,
-    /// For searches through all jobs.
+    /// For searches through all jobs, by those who look and by those who change something: neither waits for the other.
     pub(crate) searches: SearchLimit,
+    pub(crate) change_searches: SearchLimit,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) closing: CancellationToken,
     pub(crate) openapi: Bytes,
@@ -164,6 +165,7 @@ impl State {
             rate_limit,
             step_downs: MinInterval::new(limits.step_down_pause),
             searches: SearchLimit::new(limits.fresh_per_request / 4),
+            change_searches: SearchLimit::new(limits.fresh_per_request / 4),
             streams: Arc::new(Semaphore::new(limits.streams)),
             node: parts.node,
             options,

@@ -367,6 +367,19 @@ async fn reads_do_not_stand_before_a_step_down() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn readers_do_not_stand_before_who_changes_an_older_job() {
+    let site = Site::new().await;
+    for change in ["cancel", "retry"] {
+        site.get("/v1/jobs/wrong").await.problem(404, "unknown-job");
+        site.get("/v1/jobs/wrong").await.problem(429, "too-many");
+        site.post(&format!("/v1/jobs/wrong/{change}"), json!({})).await.problem(404, "unknown-job");
+        // Changes take turns, too.
+        site.post(&format!("/v1/jobs/wrong/{change}"), json!({})).await.problem(429, "too-many");
+        sleep_ms(10_000).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_search_whose_client_leaves_keeps_its_turn() {
     let site = Site::new().await;
     site.get("/v1/jobs").await.is(200);

@@ -231,6 +231,64 @@ fn when_it_is_full_the_longest_idle_makes_room_and_every_probe_is_answered() {
     });
 }
 
+/// A connection from an address of this machine that nobody else has.
+fn connect_from(address: [u8; 4], server: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((address, 0)).into()).expect("bound");
+    socket.connect(&server.into()).expect("connected");
+    TcpStream::from(socket)
+}
+
+#[test]
+fn half_requests_of_a_thousand_addresses_close_nobody_elses_connection() {
+    multi().block_on(async {
+        let running = Running::new(|limits| limits.connections = 16).await;
+        let open = |head: &str| {
+            let mut stream = running.connect();
+            stream.write_all(format!("{head}\r\nHost: localhost\r\n\r\n").as_bytes()).expect("sent");
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).expect("an answer");
+            assert_eq!(&start, b"HTTP/1.1 200");
+            stream
+        };
+        let streams: Vec<TcpStream> = (0..12).map(|_| open("GET /v1/events HTTP/1.1")).collect();
+        let mut half = Vec::new();
+        for round in 0..100u8 {
+            let mut stream = connect_from([127, 1, round, 1], running.server.address());
+            let _ = stream.write_all(b"GET /v1/leader HTTP/1.1\r\nHost: local");
+            half.push(stream);
+        }
+        let answer = running.ask("/livez");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        until("only four have room beside the streams", || {
+            half.iter().filter(|one| !is_closed(one)).count() <= 4
+        });
+        assert!(!streams.iter().any(is_closed), "a stream is not closed for half a request");
+        running.server.stop().await;
+    });
+}
+
+#[test]
+fn half_requests_make_room_before_whoever_was_ever_answered() {
+    multi().block_on(async {
+        let running = Running::new(|limits| limits.connections = 16).await;
+        let used: Vec<TcpStream> = (0..8)
+            .map(|_| {
+                let mut used = running.connect();
+                used.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+                let mut start = [0; 12];
+                used.read_exact(&mut start).expect("an answer");
+                used
+            })
+            .collect();
+        let half: Vec<TcpStream> =
+            (0..100u8).map(|round| connect_from([127, 1, round, 1], running.server.address())).collect();
+        until("only eight have room", || half.iter().filter(|one| !is_closed(one)).count() <= 8);
+        assert!(!used.iter().any(is_closed), "they may be asked for more");
+        running.server.stop().await;
+    });
+}
+
 #[test]
 fn a_thousand_idle_connections_cost_no_probe() {
     multi().block_on(async {
@@ -249,7 +307,7 @@ fn a_thousand_idle_connections_cost_no_probe() {
 }
 
 #[test]
-fn streams_do_not_take_all_connections_and_give_way_to_a_probe() {
+fn streams_do_not_take_all_connections_and_stay_when_a_probe_comes() {
     multi().block_on(async {
         let running = Running::new(|limits| limits.connections = 8).await;
         let open = |path: &str| {
@@ -273,7 +331,8 @@ fn streams_do_not_take_all_connections_and_give_way_to_a_probe() {
             .collect();
         let answer = running.ask("/livez");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        drop((streams, slow));
+        assert!(!streams.iter().any(is_closed), "a slow body makes room before a stream does");
+        drop(slow);
         running.server.stop().await;
     });
 }

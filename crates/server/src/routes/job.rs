@@ -4,6 +4,7 @@ use super::schedules::Nothing;
 use super::{aged, json};
 use crate::extract::{Id, Payload};
 use crate::problem::{Answer, Problem};
+use crate::rate_limit::SearchLimit;
 use crate::state::Shared;
 use crate::store_reads::{FRESH, StoreAccess, bytes_of, now_ms};
 use axum::extract::State;
@@ -51,7 +52,7 @@ pub(crate) async fn show(State(state): State<Shared>, Id(job): Id<JobId>) -> Ans
             return Ok(json(shown(&row)));
         }
     }
-    let row = search(&state, &job, row_of).await?;
+    let row = search(&state, &state.searches, &job, row_of).await?;
     Ok(json(shown(&row)))
 }
 
@@ -85,12 +86,17 @@ fn unknown(job: &JobId) -> Problem {
 }
 
 /// Looks for a job wherever it may be, as soon as it is this client's turn.
-async fn search<T, W>(state: &Shared, job: &JobId, then: fn(StoreAccess, JobRecord) -> W) -> Answer<T>
+async fn search<T, W>(
+    state: &Shared,
+    limit: &SearchLimit,
+    job: &JobId,
+    then: fn(StoreAccess, JobRecord) -> W,
+) -> Answer<T>
 where
     T: Send + 'static,
     W: Future<Output = Answer<T>> + Send + 'static,
 {
-    let permit = state.searches.take()?;
+    let permit = limit.take()?;
     let (store, named) = (state.store.counted(&permit.meter), job.clone());
     let found = state.on_node(async move {
         // The search continues if its client leaves, and so does its permit.
@@ -116,7 +122,7 @@ async fn record(state: &Shared, job: &JobId) -> Answer<JobRecord> {
             return Ok(record);
         }
     }
-    search(state, job, |_, record| async { Ok(record) }).await
+    search(state, &state.change_searches, job, |_, record| async { Ok(record) }).await
 }
 
 /// A job about which the leader was asked something.
