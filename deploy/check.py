@@ -304,6 +304,8 @@ def check_unit(path):
         done = run("systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager", str(unit))
         if done.returncode != 0:
             yield f"is open to attack: {done.stdout.strip().splitlines()[-1]}"
+        if "LimitCORE=0" not in path.read_text().splitlines():
+            yield "leaves a core, with secrets in it"
 
 
 # How a name that must be declared begins in Terraform, and those of them that must be used.

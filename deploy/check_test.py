@@ -56,6 +56,7 @@ BROKEN = [
     ("compose/compose.yaml", None, "restart:", "restarts:", "compose.yaml"),
     ("compose/compose.yaml", None, '"127.0.0.1:7420:7420"', '"7420:7420"', "others on the network"),
     ("systemd/tenure.service", None, "WatchdogSec=30", "WatchdogSecs=30", "WatchdogSecs"),
+    ("systemd/tenure.service", None, "LimitCORE=0", "LimitCORE=1", "leaves a core"),
     ("systemd/tenure.service", None, "NoNewPrivileges=yes\nCapabilityBoundingSet=\nProtectSystem=strict\n", "", "open to attack"),
     ("cloud/gcs", "cloud/gcs/main.tf", "project  ", "project ", "project"),
     ("cloud/gcs", "cloud/gcs/main.tf", "var.location", "var.place", "var.place is not declared"),
