@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::log;
 use crate::run::{Signals, print_events};
 use crate::schedules::id;
+use crate::secret;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ const QUEUES_MAX: usize = 32;
 
 pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
-    keep_secrets();
+    secret::hide_memory();
     let resolved = args.settings.load()?;
     let commands = commands(&args)?;
     let takes = RunnerOptions { commands: commands.allowed().clone(), ..takes(&args)? };
@@ -184,16 +185,3 @@ fn commands(args: &AgentArgs) -> Result<Commands, Failure> {
     }
     Ok(Commands::new(allowed).env(&args.env))
 }
-
-/// Commands run as the same user as this process, which has credentials in its memory and environment: nobody but root may look into
-/// it, and it leaves no core.
-#[cfg(target_os = "linux")]
-fn keep_secrets() {
-    let hidden = rustix::process::DumpableBehavior::NotDumpable;
-    if let Err(error) = rustix::process::set_dumpable_behavior(hidden) {
-        tracing::warn!("commands may be able to read this process's memory: {error}");
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn keep_secrets() {}

@@ -16,7 +16,7 @@ pub(crate) use typed::words;
 
 pub(crate) use events::EventsArgs;
 pub(crate) use exec::{
-    BoundArgs, ExecArgs, GraceArgs, KeeperArgs, LockAction, LockArgs, LockLsArgs, OnceArgs, SeatArgs,
+    BoundArgs, CommandArgs, ExecArgs, KeeperArgs, LockAction, LockArgs, LockLsArgs, OnceArgs, SeatArgs,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{exec_seat, lock_seat, name_of, once_seat};
@@ -149,22 +149,16 @@ pub(crate) struct RunArgs {
     /// Run no schedules and hand out no jobs while leading; use it on all nodes or on none
     #[arg(long)]
     pub(crate) no_schedules: bool,
-    /// While leading, POST to this address when a job fails, expires, is missed or begins late. Give it to all nodes
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "TENURE_WEBHOOK",
-        hide_env_values = true,
-        conflicts_with = "no_schedules"
-    )]
-    pub(crate) webhook: Option<String>,
+    /// File with an address to POST to when a job fails, expires, is missed or begins late [default: TENURE_WEBHOOK]. All nodes need it
+    #[arg(long, value_name = "FILE", env = "TENURE_WEBHOOK_FILE", hide_env = true)]
+    pub(crate) webhook_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) http: HttpArgs,
     /// Log format on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
     #[command(flatten)]
-    pub(crate) grace: GraceArgs,
+    pub(crate) grace: CommandArgs,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     /// A command to run while this node leads, with its arguments

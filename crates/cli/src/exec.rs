@@ -23,10 +23,11 @@ pub(crate) use mutant::ExecMutant;
 pub(crate) use once::run_once;
 pub(crate) use policy::RestartWhen;
 
-use crate::args::{ExecArgs, GraceArgs, SettingsArgs, exec_seat, name_of};
+use crate::args::{CommandArgs, ExecArgs, SettingsArgs, exec_seat, name_of};
 use crate::exit::Failure;
 use crate::log;
 use crate::run::{Signals, Startup};
+use crate::secret;
 use policy::{Next, Policy};
 use run::Plan;
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ use tokio::sync::watch;
 
 pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
+    secret::hide_memory();
     let name =
         args.name.unwrap_or_else(|| name_of(args.kept.command.first().map_or("".as_ref(), AsRef::as_ref)));
     let seat = exec_seat(&name)?;
@@ -93,7 +95,7 @@ impl Attached {
     /// Checks that it can be run. `None` if there is none.
     pub(crate) fn new(
         command: Vec<OsString>,
-        grace: &GraceArgs,
+        grace: &CommandArgs,
         settings: &Settings,
     ) -> Result<Option<Attached>, Failure> {
         if command.is_empty() {

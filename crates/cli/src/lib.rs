@@ -30,6 +30,7 @@ mod out;
 mod queues;
 mod run;
 mod schedules;
+mod secret;
 mod status;
 mod step_down;
 mod systemd;

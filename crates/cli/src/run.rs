@@ -5,6 +5,7 @@ use crate::exec::Attached;
 use crate::exit::Failure;
 use crate::http::Web;
 use crate::log;
+use crate::secret::{self, Found};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +26,7 @@ const ECHO: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
+    secret::hide_memory();
     let resolved = args.settings.load()?;
     log::speak_for(&resolved.settings, &resolved.warnings);
     let settings = resolved.settings.clone();
@@ -32,9 +34,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     for spec in &specs {
         spec.validate(&settings)?;
     }
-    // Without its value: that may be a secret.
-    let webhook = args.webhook.as_deref().map(Webhook::new).transpose();
-    let webhook = webhook.map_err(|rule| Failure::usage(format!("--webhook: {rule}")))?;
+    let webhook = webhook(&args)?;
     let schedules = ScheduleOptions { webhook, ..ScheduleOptions::default() };
     let schedules = (!args.no_schedules).then_some(schedules);
     let command = Attached::new(args.command, &args.grace, &settings)?;
@@ -112,6 +112,19 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// The address that is told what goes wrong. No error repeats it: it may be a secret.
+fn webhook(args: &RunArgs) -> Result<Option<Webhook>, Failure> {
+    let Some(Found { text, from }) = secret::WEBHOOK.given(args.webhook_file.as_deref())? else {
+        return Ok(None);
+    };
+    let rule = match Webhook::new(&text) {
+        Ok(_) if args.no_schedules => "is never told anything with --no-schedules",
+        Ok(webhook) => return Ok(Some(webhook)),
+        Err(rule) => rule,
+    };
+    Err(Failure::usage(format!("{from}: {rule}")))
 }
 
 /// What runs while the node leads: ClusterHealth and the ScheduleRunner, unless they are not wanted, and a command, if there is

@@ -3,6 +3,7 @@
 use crate::args::{LeaderArgs, SeatArgs, StatusArgs};
 use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::admin::{LeaderStatus, Status};
@@ -70,11 +71,14 @@ async fn look(
 
 /// The store; `None` if it is an embedded one that has not been made yet: looking must not make it.
 pub(crate) async fn existing(settings: &Settings) -> Result<Option<Lanes>, Failure> {
-    // An empty file is a database to SQLite too, one whose tables are still to be made.
-    if let StoreUrl::Sqlite { path } = &settings.store
-        && std::fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0)
-    {
-        return Ok(None);
+    if let StoreUrl::Sqlite { path } = &settings.store {
+        match std::fs::metadata(path) {
+            // An empty file is a database to SQLite too, one whose tables are still to be made.
+            Ok(file) if file.is_file() && file.len() == 0 => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
+            // Opening it says what is wrong.
+            Ok(_) | Err(_) => {}
+        }
     }
     let options = OpenOptions::with_request_timeout(REQUEST_TIMEOUT);
     Ok(Some(tenure::store::open(&settings.store, &options).await?))

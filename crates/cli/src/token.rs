@@ -3,9 +3,10 @@
 use crate::args::TokenArgs;
 use crate::exit::Failure;
 use crate::out::say;
+use crate::secret::{Found, Name};
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tenure::settings::Resolved;
@@ -13,44 +14,11 @@ use tenure::settings::Resolved;
 /// In the data directory.
 const FILE: &str = "http-token";
 
-/// No file with a token is longer.
-const FILE_MAX_BYTES: u64 = 64 * 1024;
-
-/// Which token, by the names people give it with. Never a flag: others could read it in the list of processes.
-pub(crate) struct Name {
-    flag: &'static str,
-    variable: &'static str,
-}
-
 /// The token that changes need.
 pub(crate) const CHANGE: Name = Name { flag: "--http-token-file", variable: "TENURE_HTTP_TOKEN" };
 
 /// The token that may only read.
 pub(crate) const READ: Name = Name { flag: "--http-read-token-file", variable: "TENURE_HTTP_READ_TOKEN" };
-
-/// A token, and what to call the place it came from.
-pub(crate) struct Found {
-    pub(crate) text: String,
-    pub(crate) from: String,
-}
-
-impl Name {
-    /// The token somebody gave: in a file, or in the environment.
-    pub(crate) fn given(&self, file: Option<&Path>) -> Result<Option<Found>, Failure> {
-        if let Some(path) = file {
-            let from = format!("{} {}", self.flag, path.display());
-            let text = read(path).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
-            return Ok(Some(Found { text, from }));
-        }
-        match std::env::var(self.variable) {
-            Ok(text) => Ok(Some(Found { text: text.trim().to_owned(), from: self.variable.to_owned() })),
-            Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(std::env::VarError::NotUnicode(_)) => {
-                Err(Failure::usage(format!("{} must be UTF-8 text", self.variable)))
-            }
-        }
-    }
-}
 
 /// Where this user's token is kept if nobody says otherwise.
 pub(crate) fn path(data_dir: &Path) -> PathBuf {
@@ -61,11 +29,7 @@ pub(crate) fn path(data_dir: &Path) -> PathBuf {
 pub(crate) fn kept(path: &Path) -> Result<Option<Found>, Failure> {
     match std::fs::symlink_metadata(path) {
         Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => Ok(None),
-        _ => {
-            let from = path.display().to_string();
-            let text = read(path).map_err(|why| Failure::usage(format!("{from}: {why}")))?;
-            Ok(Some(Found { text, from }))
-        }
+        _ => Found::in_file(path.display().to_string(), path).map(Some),
     }
 }
 
@@ -103,36 +67,6 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The text of a file that nobody else can read.
-fn read(path: &Path) -> Result<String, String> {
-    let failed = |error: io::Error| format!("cannot be read: {error}");
-    let file = File::open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
-    if let Some(why) = exposed(found.mode(), found.uid(), rustix::process::geteuid().as_raw()) {
-        return Err(why);
-    }
-    let mut text = String::new();
-    file.take(FILE_MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > FILE_MAX_BYTES {
-        return Err(format!("it is too long for a token: at most {FILE_MAX_BYTES} bytes"));
-    }
-    Ok(text.trim().to_owned())
-}
-
-/// Why a file is no place for a secret, if it is none.
-fn exposed(mode: u32, owner: u32, me: u32) -> Option<String> {
-    let bits = mode & 0o7777;
-    // A group that the administrator chose may read it: so systemd and Kubernetes hand secrets to a service.
-    let allowed = if owner == 0 { 0o740 } else { 0o700 };
-    if mode & 0o777 & !allowed != 0 {
-        return Some(format!(
-            "its mode is {bits:04o}, so other users can read the token: run chmod 600 on it"
-        ));
-    }
-    let foreign = owner != me && owner != 0;
-    foreign.then(|| format!("it belongs to the user with uid {owner}, who can read the token"))
-}
-
 pub(crate) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
     if let Some(found) = CHANGE.given(args.http_token_file.as_deref())? {
         match (args.path, &args.http_token_file) {
@@ -165,25 +99,7 @@ pub(crate) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_that_others_may_use_is_no_place_for_a_secret() {
-        for fine in [0o100_600, 0o100_400, 0o100_700] {
-            assert_eq!(exposed(fine, 7, 7), None, "{fine:o}");
-        }
-        for bad in [0o100_644, 0o100_640, 0o100_604, 0o100_620, 0o100_601, 0o100_777] {
-            let why = exposed(bad, 7, 7).unwrap();
-            assert!(why.contains(&format!("{:04o}", bad & 0o777)) && why.contains("chmod 600"), "{why}");
-        }
-        for fine in [0o100_600, 0o100_640, 0o100_440] {
-            assert_eq!(exposed(fine, 0, 7), None, "the administrator's: {fine:o}");
-        }
-        for bad in [0o100_660, 0o100_644, 0o100_444, 0o100_650] {
-            assert!(exposed(bad, 0, 7).is_some(), "the administrator's: {bad:o}");
-        }
-        assert!(exposed(0o100_600, 8, 7).unwrap().contains('8'));
-        assert!(exposed(0o100_600, 8, 0).is_some(), "the administrator takes no secret of somebody else's");
-    }
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn it_is_made_once_however_many_make_it_and_nobody_else_can_read_it() {

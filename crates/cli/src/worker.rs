@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::log;
 use crate::out::{Table, say, say_json};
 use crate::run::{Signals, print_events};
+use crate::secret;
 use crate::status::existing;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ const PLUGIN_TYPE: &str = "worker";
 
 pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
+    secret::hide_memory();
     let resolved = args.settings.load()?;
     let mut settings = resolved.settings.clone();
     if let Some(pod) = &args.pod {

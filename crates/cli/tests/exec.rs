@@ -607,6 +607,62 @@ fn a_command_does_not_get_the_tokens_of_its_node() {
     assert!(seen.contains("TENURE_EPOCH=1") && !seen.contains("TENURE_HTTP"), "{seen}");
 }
 
+#[test]
+fn a_command_gets_the_credentials_of_the_store_only_if_asked() {
+    let place = Place::new();
+    let secrets = [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_SERVICE_ACCOUNT",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_CLIENT_SECRET",
+        "TENURE_WEBHOOK",
+    ];
+    // The rest of what says where the store is: a `tenure lock` within needs it.
+    let others =
+        [("AWS_REGION", "eu-north-1"), ("TENURE_PRESET", "fast"), ("OTHER_SECRET", "for the command")];
+    let see = |verb: &str, options: &[&str], script: &str| {
+        let mut command = place.command(verb, options, &shell(script));
+        command.envs(secrets.map(|name| (name, "https://MARKED.example.org/"))).envs(others);
+        command
+    };
+    let passed = ["--pass-credentials"];
+    for (verb, options) in [("exec", once(&[])), ("lock", vec![]), ("once", vec!["--key", "k"])] {
+        let ran = finish(see(verb, &options, "env"), PATIENCE).assert_code(0);
+        // It can be read by every process of the same user, if not in the command's environment then in that of its parents.
+        let options_above = [&options[..], &["--namespace", "above"]].concat();
+        let above =
+            finish(see(verb, &options_above, "env; cat /proc/$PPID/environ"), PATIENCE).assert_code(0);
+        for said in [&ran.stdout, &above.stdout] {
+            assert!(said.contains("TENURE_EPOCH=") && !said.contains("MARKED"), "{verb}: {said}");
+            for (name, value) in others {
+                assert!(said.contains(&format!("{name}={value}")), "{verb}: {name}: {said}");
+            }
+        }
+        let options = [&options[..], &passed, &["--namespace", "passed"]].concat();
+        let ran = finish(see(verb, &options, "env"), PATIENCE).assert_code(0);
+        assert!(secrets[..11].iter().all(|name| ran.stdout.contains(&format!("{name}="))), "{}", ran.stdout);
+        assert!(!ran.stdout.contains("TENURE_WEBHOOK"), "that is the node's: {}", ran.stdout);
+    }
+    let options = ["--log", "human", "--once", "--namespace", "told"];
+    let told = finish(see("exec", &[STEADY, &options].concat(), "true"), PATIENCE).assert_code(0);
+    let told = told.assert_says(&["AWS_SECRET_ACCESS_KEY", "--pass-credentials"]);
+    assert!(!told.stderr.contains("MARKED"), "{}", told.stderr);
+    let command = see("run", PLAIN, "env > seen.tmp; mv seen.tmp seen; sleep 600");
+    let _node = Node::start("pod-a", command, &place.sandbox.path("pod-a.log")).unwrap();
+    place.until("the command of a node", |place| place.sandbox.path("seen").exists());
+    let seen = place.read("seen");
+    assert!(seen.contains("TENURE_EPOCH=1") && !seen.contains("MARKED"), "{seen}");
+    let ran = place.sandbox.tenure(["run", "--pass-credentials", "--store", &place.store()]);
+    ran.assert_code(2).assert_says(&["CMD"]);
+}
+
 /// The short form of `cargo xtask exec`: the three faults that matter most.
 #[test]
 fn never_two_commands_at_one_instant_through_faults() {

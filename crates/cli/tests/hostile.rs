@@ -3,9 +3,12 @@
 use crate::common::net::Server;
 use crate::common::{Cluster, PATIENCE, PATIENT, Ran, Sandbox, finish};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -310,4 +313,86 @@ fn a_leader_with_a_lease_of_a_day_is_not_waited_for_all_day() {
     let told = look(&["status", "--json"]).assert_code(3).json();
     assert_eq!((&told["leader"]["live"], &told["leader"]["watchedMs"]), (&json!(false), &json!(300)));
     assert_eq!(look(&["leader"]).assert_code(3).stdout, "");
+}
+
+/// Runs it as a user who owns nothing, if this is root.
+fn as_nobody(sandbox: &Sandbox, command: &mut std::process::Command) {
+    if rustix::process::geteuid().is_root() {
+        std::fs::set_permissions(sandbox.home(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        command.uid(65534).gid(65534);
+    }
+}
+
+/// A command of the same user reads the environment of whoever runs it, with all its secrets, if that one lets it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_holds_secrets_is_closed_to_its_own_user() {
+    for (verb, arguments, begun) in [
+        ("agent", &["--id", "agent-1"][..], "agent agent-1 registers"),
+        ("run", &[], "starts in namespace"),
+        ("exec", &["--", "sleep", "600"], "starts in namespace"),
+        ("lock", &["--log", "human", "--", "sleep", "600"], "LEADING"),
+        ("once", &["--log", "human", "--key", "k", "--", "sleep", "600"], "LEADING"),
+        ("worker", &["run", "--id", "w1"], "w1"),
+    ] {
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.command();
+        command.arg(verb).args(arguments).env("TENURE_STORE", "memory:").env("TENURE_PRESET", "fast");
+        as_nobody(&sandbox, &mut command);
+        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        // Where nobody may not even run the program there is nothing to see.
+        let Ok(child) = spawned else { return eprintln!("NOT RUN: nobody may run the program") };
+        let mut running = crate::common::Killed(child);
+        let mut log = std::io::BufReader::new(running.0.stderr.take().unwrap()).lines();
+        assert!(log.any(|line| line.unwrap().contains(begun)), "{verb} has not begun");
+        // What is closed belongs to root instead of its user; root's own cannot be told apart.
+        let owner = std::fs::metadata(format!("/proc/{}/environ", running.0.id())).unwrap().uid();
+        assert_eq!(owner, 0, "the environment of {verb} is its user's to read");
+    }
+}
+
+#[test]
+fn a_database_that_may_not_be_read_is_not_taken_for_none() {
+    let sandbox = Sandbox::new();
+    let closed = sandbox.path("closed");
+    std::fs::create_dir(&closed).unwrap();
+    let store = sandbox.sqlite("closed/t.db");
+    drop(open(&closed.join("t.db")));
+    let look = |command: &[&str]| {
+        let mut command_line = sandbox.command();
+        command_line.args(command).args(["--store", &store]);
+        as_nobody(&sandbox, &mut command_line);
+        finish(command_line, PATIENCE)
+    };
+    let mode = if rustix::process::geteuid().is_root() { 0o700 } else { 0o000 };
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).unwrap();
+    for command in [&["status"][..], &["leader"], &["health"], &["schedule", "ls"], &["run"]] {
+        let ran = look(command).assert_code(2).assert_says(&["closed/t.db", "ermission denied"]);
+        assert_eq!(ran.stdout, "", "{command:?}");
+    }
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(closed.join("t.db"), std::fs::Permissions::from_mode(0o000)).unwrap();
+    look(&["status"]).assert_code(2).assert_says(&["closed/t.db"]);
+}
+
+#[test]
+fn a_database_that_somebody_else_laid_there_is_not_used() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.sqlite("t.db");
+    std::os::unix::fs::symlink(sandbox.path("theirs.db"), sandbox.path("t.db")).unwrap();
+    for command in ["status", "run", "doctor"] {
+        let ran = sandbox.tenure([command, "--store", &store]).assert_code(2);
+        ran.assert_says(&["t.db", "symbolic link", "theirs.db"]);
+    }
+    assert!(!sandbox.path("theirs.db").exists(), "nothing is made where the link leads");
+    std::fs::remove_file(sandbox.path("t.db")).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("NOT RUN: only root can give a file away");
+    }
+    drop(open(&sandbox.path("t.db")));
+    std::os::unix::fs::chown(sandbox.path("t.db"), Some(65534), Some(65534)).unwrap();
+    for command in ["status", "run", "doctor"] {
+        let ran = sandbox.tenure([command, "--store", &store]).assert_code(2);
+        ran.assert_says(&["t.db", "uid 65534", "take the seat"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! A failing nightly command, from the webhook to its output, with real processes and a real receiver.
 
 use crate::common::net::Server;
-use crate::common::{Cluster, PATIENCE, STEADY, Sandbox};
+use crate::common::{Cluster, PATIENCE, STEADY, Sandbox, finish};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -60,7 +60,7 @@ fn nt1_a_failed_job_is_posted_to_the_webhook() {
     let (server, told) = receiver();
     let url = format!("http://{}/told/secret", server.address);
     let mut cluster = Cluster::new(&sandbox, &store, &[STEADY, EAGER].concat());
-    let node = cluster.start_args("pod-a", &["--webhook", &url]);
+    let node = cluster.start_args("pod-a", &["--webhook-file", &sandbox.secret("webhook", &url)]);
     let agent = cluster.start_agent(&["--id", "a1", "--allow-command", "/bin/sh **"]);
     cluster.wait_log(agent, "takes jobs");
     let tenure = |arguments: &[&str]| sandbox.tenure_on(&store, arguments);
@@ -103,7 +103,56 @@ fn nt1_a_failed_job_is_posted_to_the_webhook() {
 #[test]
 fn a_webhook_that_is_none_is_refused_without_its_value() {
     let sandbox = Sandbox::new();
-    let ran = sandbox.tenure_on(&sandbox.sqlite("t.db"), &["run", "--webhook", "hooks.example.org/secret"]);
-    let ran = ran.assert_code(2).assert_says(&["--webhook: must be an http:// or https:// URL"]);
-    assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+    let store = sandbox.sqlite("t.db");
+    let refused = |variables: &[(&str, &str)], arguments: &[&str], words: &[&str]| {
+        let mut command = sandbox.command();
+        command.args(arguments).args(["--store", &store]).envs(variables.iter().copied());
+        let ran = finish(command, PATIENCE).assert_code(2).assert_says(words);
+        assert!(!ran.stderr.contains("MARKED"), "{}", ran.stderr);
+    };
+    let (rule, good) = ("must be an http:// or https:// URL", "https://hooks.example.org/MARKED");
+    let file = sandbox.secret("webhook", "hooks.example.org/MARKED\n");
+    refused(&[], &["run", "--webhook-file", &file], &["--webhook-file", rule]);
+    refused(&[("TENURE_WEBHOOK", "hooks.example.org/MARKED")], &["run"], &["TENURE_WEBHOOK", rule]);
+    refused(&[("TENURE_WEBHOOK_FILE", &file)], &["run"], &["webhook", rule]);
+    refused(&[("TENURE_WEBHOOK", good)], &["run", "--no-schedules"], &["TENURE_WEBHOOK", "--no-schedules"]);
+    let add = ["schedule", "add", "web", "--manual", "--kind", "mail"];
+    refused(&[], &[&add[..], &["--webhook-file", &file]].concat(), &["webhook", rule]);
+    refused(&[], &[&add[..], &["--webhook", "hooks.example.org/MARKED"]].concat(), &["webhook", rule]);
+    // A flag would show it to everybody in the list of processes.
+    refused(&[], &["run", "--webhook", good], &["--webhook-file"]);
+    let mut known = sandbox.command();
+    known.args(["config", "check"]).env("TENURE_WEBHOOK", good).env("TENURE_WEBHOOK_FILE", &file);
+    let known = finish(known, PATIENCE).assert_code(0);
+    assert!(!known.stderr.contains("TENURE_WEBHOOK"), "these are names of ours: {}", known.stderr);
+    let open = sandbox.secret("open", good);
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    for verb in [&["run"][..], &add] {
+        refused(&[], &[verb, &["--webhook-file", &open]].concat(), &["--webhook-file", "0644", "chmod 600"]);
+    }
+}
+
+#[test]
+fn the_address_of_a_webhook_is_told_by_export_alone() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.sqlite("t.db");
+    let tenure = |arguments: &[&str]| sandbox.tenure_on(&store, arguments);
+    let file = sandbox.secret("webhook", "https://hooks.example.org/T0/MARKED\n");
+    let add = ["schedule", "add", "web", "--manual", "--kind", "mail", "--webhook-file", &file];
+    tenure(&[&add[..], &["--json"]].concat()).assert_code(0);
+    for look in [
+        &["schedule", "ls"][..],
+        &["schedule", "ls", "--json"],
+        &["schedule", "show", "web"],
+        &["schedule", "show", "web", "--json"],
+    ] {
+        let ran = tenure(look).assert_code(0);
+        assert!(!ran.stdout.contains("MARKED") && !ran.stderr.contains("MARKED"), "{look:?}: {ran:?}");
+    }
+    let shown = tenure(&["schedule", "show", "web", "--json"]).json();
+    assert_eq!(shown["schedule"]["webhook"], "https://hooks.example.org/…");
+    let exported = tenure(&["schedule", "export"]).assert_code(0).stdout;
+    assert!(exported.contains("https://hooks.example.org/T0/MARKED"), "{exported}");
+    let again = sandbox.write("again.yaml", &exported);
+    assert!(tenure(&["apply", "-f", &again]).assert_code(0).stdout.contains("unchanged web"));
 }

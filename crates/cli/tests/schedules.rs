@@ -3,7 +3,7 @@
 use crate::common::{Cluster, PATIENCE, Ran, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -442,31 +442,6 @@ fn a_command_sees_nothing_of_the_agents_environment_but_what_is_passed() {
     assert_eq!(names, ["HOME", "PASSED", "PATH", "TENURE_ATTEMPT", "TENURE_EPOCH", "TENURE_JOB", "TZ"]);
     assert!(seen.contains("PASSED=on\n") && seen.contains("TENURE_JOB=show.run."), "{seen}");
     cluster.finish();
-}
-
-/// A command of the same user reads the environment of the agent, with all its secrets, if the agent lets it.
-#[cfg(target_os = "linux")]
-#[test]
-fn an_agent_is_closed_to_its_own_user() {
-    use std::os::unix::fs::MetadataExt;
-    use std::os::unix::process::CommandExt;
-    let sandbox = Sandbox::new();
-    let mut command = sandbox.command();
-    command.args(["agent", "--id", "agent-1", "--store", "memory:", "--events"]);
-    // What is closed belongs to root instead of its user; root's own cannot be told apart.
-    let nobody = 65534;
-    if rustix::process::geteuid().is_root() {
-        std::fs::set_permissions(sandbox.home(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        command.uid(nobody).gid(nobody);
-    }
-    let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    // Where nobody may not even run the program there is nothing to see.
-    let Ok(child) = spawned else { return eprintln!("NOT RUN: {nobody} may not run the program") };
-    let mut agent = crate::common::Killed(child);
-    let mut log = std::io::BufReader::new(agent.0.stderr.take().unwrap()).lines();
-    assert!(log.any(|line| line.unwrap().contains("agent agent-1 registers")));
-    let owner = std::fs::metadata(format!("/proc/{}/environ", agent.0.id())).unwrap().uid();
-    assert_eq!(owner, 0, "the agent's environment is its user's to read");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub use faulty::{Faults, Faulty, Link};
 pub use memory::MemoryStore;
 pub use metered::{Meter, MeterSnapshot, Metered};
 #[cfg(feature = "object")]
-pub use object::CloudStore;
+pub use object::{CloudStore, is_credential};
 pub use open::{Credentials, Lanes, OpenError, OpenOptions, open, open_str};
 pub use outcome::{
     Condition, Entry, EtagForm, List, Object, Read, Remove, StoreTime, Trouble, TroubleKind, Version, Write,

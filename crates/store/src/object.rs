@@ -10,6 +10,8 @@ mod credentials;
 mod etag;
 mod wire;
 
+pub use connect::is_credential;
+
 use crate::memory::refuse_too_large;
 use crate::{
     BODY_MAX_BYTES, Condition, Entry, EtagForm, LIST_TIMEOUTS_MAX, List, Object, OpenError, OpenOptions,

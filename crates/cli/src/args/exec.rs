@@ -11,22 +11,25 @@ use std::path::Path;
 use tenure::admin::Election;
 use tenure::id::{Namespace, PluginName};
 
-/// How much time a command gets to end.
+/// How a command is run.
 #[derive(Args)]
-pub(crate) struct GraceArgs {
+pub(crate) struct CommandArgs {
     /// Time from SIGTERM to SIGKILL when leadership ends [default: as long as the lease allows]
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, requires = "command")]
     pub(crate) grace: Option<u64>,
     /// Time from SIGTERM to SIGKILL when this process is told to stop
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, default_value = "10s", requires = "command")]
     pub(crate) stop_grace: u64,
+    /// Give the command the store's credentials (AWS_…, GOOGLE_…, AZURE_…), which it does not get otherwise
+    #[arg(long, requires = "command")]
+    pub(crate) pass_credentials: bool,
 }
 
 /// What is to be kept, and how: the same for both.
 #[derive(Args)]
 pub(crate) struct KeptArgs {
     #[command(flatten)]
-    pub(crate) grace: GraceArgs,
+    pub(crate) grace: CommandArgs,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     /// The command and its arguments

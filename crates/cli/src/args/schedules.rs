@@ -139,8 +139,7 @@ pub(crate) struct ExportArgs {
     after_help = "Its jobs do one of: -- COMMAND (needs an agent with --allow-command), --http, --kind, --check.\n\
 Checks: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
 'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v]', or a JSON \
-object; each with [,timeout=5s].\n\
-A file for `tenure apply` can say more. Exit code 1 if it exists, 2 if something is wrong."
+object; each with [,timeout=5s]. A file for `tenure apply` can say more. Exit code 1 if it exists."
 )]
 pub(crate) struct ScheduleAddArgs {
     /// The schedule's id, at most 100 bytes
@@ -220,6 +219,9 @@ pub(crate) struct ScheduleAddArgs {
     /// The address that is told what goes wrong with its jobs
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
+    /// File with that address: a flag shows it to other users
+    #[arg(long, value_name = "FILE", conflicts_with = "webhook")]
+    pub(crate) webhook_file: Option<PathBuf>,
     /// Add it paused
     #[arg(long)]
     pub(crate) paused: bool,

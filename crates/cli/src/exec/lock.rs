@@ -13,6 +13,7 @@ use crate::exit::{Failure, LOST};
 use crate::log;
 use crate::out::complain;
 use crate::run::{Signals, Startup};
+use crate::secret;
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::admin::{Election, SeatHolder};
@@ -39,6 +40,7 @@ pub(crate) async fn lock(args: LockArgs) -> Result<ExitCode, Failure> {
         return ls::list(args).await;
     }
     log::start(args.log);
+    secret::hide_memory();
     let seat = lock_seat(&args.name)?;
     let resolved = unique(args.kept.settings.load_instead(at_once)?)?;
     let mut plan = Plan::new(args.kept.command, &args.kept.grace, &resolved.settings)?;

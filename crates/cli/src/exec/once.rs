@@ -11,6 +11,7 @@ use crate::exit::{Failure, LOST};
 use crate::log;
 use crate::out::complain;
 use crate::run::{Signals, Startup};
+use crate::secret;
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,6 +37,7 @@ struct Key<'a> {
 
 pub(crate) async fn run_once(args: OnceArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
+    secret::hide_memory();
     let seat = once_seat(&args.key)?;
     let resolved = unique(args.kept.settings.load_instead(at_once)?)?;
     let mut plan = Plan::new(args.kept.command.clone(), &args.kept.grace, &resolved.settings)?;

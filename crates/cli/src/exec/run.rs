@@ -7,11 +7,11 @@ use super::mutant::ExecMutant;
 use super::policy::{Ended, Why};
 use super::program;
 use super::stop_times::{Ask, Instruction, Report};
-use crate::args::GraceArgs;
+use crate::args::CommandArgs;
 use crate::exit::Failure;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{getpid, set_child_subreaper};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, IoSlice, stderr, stdin, stdout};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tenure::clock::millis;
 use tenure::clock::{BootClock, Clock};
+use tenure::store::is_credential;
 use tenure::{LeaderGuard, Settings};
 use tokio::sync::watch;
 
@@ -28,6 +29,8 @@ use tokio::sync::watch;
 pub(crate) struct Plan {
     pub(crate) command: Vec<OsString>,
     pub(crate) environment: Vec<(&'static str, String)>,
+    /// Variables that the command does not get.
+    withheld: Vec<String>,
     pub(crate) times: GraceTimes,
     /// Between SIGTERM and SIGKILL when `tenure` is told to stop. The lease is renewed meanwhile, so it may be long; the grace in
     /// `times` has to fit into what is left of a lease.
@@ -38,7 +41,7 @@ impl Plan {
     /// What was asked for, if there is such a program and its times fit into the lease.
     pub(crate) fn new(
         command: Vec<OsString>,
-        grace: &GraceArgs,
+        grace: &CommandArgs,
         settings: &Settings,
     ) -> Result<Plan, Failure> {
         program::find(&command)?;
@@ -51,8 +54,9 @@ impl Plan {
             ("TENURE_NAMESPACE", settings.namespace.clone()),
             ("TENURE_NODE", settings.node.to_string()),
         ];
+        let withheld = withheld(grace.pass_credentials);
         let times = GraceTimes::new(settings, grace.grace).map_err(Failure::usage)?;
-        Ok(Plan { command, environment, times, stop_grace_ms: grace.stop_grace })
+        Ok(Plan { command, environment, withheld, times, stop_grace_ms: grace.stop_grace })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -140,9 +144,17 @@ struct KeeperHandle {
     until_ms: u64,
 }
 
-/// Whether a variable of our own has a token, or says where one is.
-fn is_token(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with("TENURE_") && name.contains("TOKEN"))
+/// The secrets in our environment. Whoever runs a command trusts it with its work, not with the node or the store.
+fn withheld(pass_credentials: bool) -> Vec<String> {
+    let names = || std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut withheld: Vec<String> = names().filter(|name| !pass_credentials && is_credential(name)).collect();
+    if !withheld.is_empty() {
+        tracing::info!("the command does not get {}; --pass-credentials passes them on", withheld.join(", "));
+    }
+    let is_ours =
+        |name: &str| name.starts_with("TENURE_") && (name.contains("TOKEN") || name.contains("WEBHOOK"));
+    withheld.extend(names().filter(|name| is_ours(name)));
+    withheld
 }
 
 /// The end of the lease. The clock is read before the lease is, so this can only be too early.
@@ -162,8 +174,7 @@ impl KeeperHandle {
             .arg(format!("--grace={}", plan.times.grace_ms))
             .arg(format!("--margin={}", plan.times.margin_ms));
         keeper.arg("--").args(&plan.command);
-        // Whoever runs a command trusts it with its work, not with the node: what opens the node's HTTP is not for it.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_token(name)) {
+        for name in &plan.withheld {
             keeper.env_remove(name);
         }
         keeper.envs(plan.environment.iter().map(|(name, value)| (name, value)));

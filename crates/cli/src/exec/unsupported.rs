@@ -5,7 +5,7 @@ mod policy;
 
 pub(crate) use policy::RestartWhen;
 
-use crate::args::{BoundArgs, ExecArgs, GraceArgs, KeeperArgs, LockArgs};
+use crate::args::{BoundArgs, CommandArgs, ExecArgs, KeeperArgs, LockArgs};
 use crate::exit::Failure;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub(crate) enum Attached {}
 impl Attached {
     pub(crate) fn new(
         command: Vec<OsString>,
-        _: &GraceArgs,
+        _: &CommandArgs,
         _: &Settings,
     ) -> Result<Option<Attached>, Failure> {
         if command.is_empty() { Ok(None) } else { Err(not_here()) }

@@ -5,13 +5,14 @@ use crate::args::{ExportArgs, LookArgs, OneArgs, ScheduleAction, ScheduleAddArgs
 use crate::exit::Failure;
 use crate::jobs::{JOB_HEADER, Row};
 use crate::out::{Table, complain_lines, say, say_json};
+use crate::secret;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::id::{CheckName, Label, ScheduleId};
 
 use tenure::job::{HistoryRuns, JobHistory, JobList, JobRecord, JobState};
 use tenure_plugins::checks::CheckHealth;
-use tenure_plugins::schedules::{Change, JobRow, Schedule, Timing, schedule_of, shown_url};
+use tenure_plugins::schedules::{Change, JobRow, Schedule, Timing, schedule_of};
 use tenure_plugins::work::Work;
 
 /// Jobs that `show` tells people of.
@@ -19,7 +20,7 @@ const JOBS_SHOWN: usize = 10;
 
 pub(crate) async fn schedule(action: ScheduleAction) -> Result<ExitCode, Failure> {
     match action {
-        ScheduleAction::Add(args) => add(&args).await,
+        ScheduleAction::Add(args) => add(args).await,
         ScheduleAction::List(args) => list(&args).await,
         ScheduleAction::Show(args) => show(&args).await,
         ScheduleAction::Pause(args) => enable(&args, false).await,
@@ -30,8 +31,11 @@ pub(crate) async fn schedule(action: ScheduleAction) -> Result<ExitCode, Failure
     }
 }
 
-async fn add(args: &ScheduleAddArgs) -> Result<ExitCode, Failure> {
-    let schedule = inline::schedule(args).map_err(Failure::usage)?;
+async fn add(mut args: Box<ScheduleAddArgs>) -> Result<ExitCode, Failure> {
+    if let Some(path) = &args.webhook_file {
+        args.webhook = Some(secret::WEBHOOK.in_file(path)?.text);
+    }
+    let schedule = inline::schedule(&args).map_err(Failure::usage)?;
     let place = Place::open(&args.settings).await?;
     let change = match args.replace {
         true => place.schedules().put(&schedule, now_ms()).await?,
@@ -237,8 +241,8 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
         if schedule.attempts == 1 { "" } else { "s" },
         schedule.misfire
     );
-    if let Some(url) = &schedule.webhook {
-        say!("webhook    {}", shown_url(url));
+    if let Some(webhook) = &schedule.webhook {
+        say!("webhook    {webhook}");
     }
     for run in &schedule.run_now {
         say!("requested  job {:?}, which does not exist yet", run.name);

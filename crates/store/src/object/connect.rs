@@ -164,6 +164,44 @@ fn azure(container: &str, options: &OpenOptions) -> Result<(NewClient, String), 
     Ok((client, endpoint.unwrap_or_else(|| "Azure Blob Storage".to_owned())))
 }
 
+/// Whether a variable holds credentials for a store, or says where they are: by the names that the clients above read.
+pub fn is_credential(variable: &str) -> bool {
+    let name = variable.to_ascii_lowercase();
+    match variable.split_once('_') {
+        Some(("AWS", _)) => match name.parse() {
+            Ok(AmazonS3ConfigKey::Encryption(_)) => name.contains("customer_key"),
+            key => matches!(
+                key,
+                Ok(AmazonS3ConfigKey::AccessKeyId
+                    | AmazonS3ConfigKey::SecretAccessKey
+                    | AmazonS3ConfigKey::Token
+                    | AmazonS3ConfigKey::WebIdentityTokenFile
+                    | AmazonS3ConfigKey::ContainerCredentialsRelativeUri
+                    | AmazonS3ConfigKey::ContainerCredentialsFullUri
+                    | AmazonS3ConfigKey::ContainerAuthorizationTokenFile)
+            ),
+        },
+        Some(("GOOGLE", _)) => matches!(
+            name.parse(),
+            Ok(GoogleConfigKey::ServiceAccount
+                | GoogleConfigKey::ServiceAccountKey
+                | GoogleConfigKey::ApplicationCredentials
+                | GoogleConfigKey::BearerToken)
+        ),
+        Some(("AZURE", _)) => matches!(
+            name.parse(),
+            Ok(AzureConfigKey::AccessKey
+                | AzureConfigKey::ClientSecret
+                | AzureConfigKey::SasKey
+                | AzureConfigKey::Token
+                | AzureConfigKey::FederatedTokenFile
+                | AzureConfigKey::FabricSessionToken
+                | AzureConfigKey::EncryptionKey)
+        ),
+        _ => variable == "SERVICE_ACCOUNT",
+    }
+}
+
 /// Whether to speak plain HTTP. Rejects an endpoint that contains credentials, because descriptions print it.
 fn check_endpoint(provider: Provider, endpoint: Option<&str>) -> Result<bool, OpenError> {
     let Some(endpoint) = endpoint else { return Ok(false) };

@@ -34,6 +34,7 @@ const KNOWN_VARIABLES: &[&str] = &[
     "TENURE_TEST_*",
     "TENURE_SERVICE_*",
     "TENURE_PORT*",
+    "TENURE_WEBHOOK*",
 ];
 
 /// Gathers settings from all layers; [`load`](Loader::load) resolves and validates them.
