@@ -13,9 +13,9 @@ use crate::workspace::Workspace;
 use tenure_rig::process;
 
 /// In the order they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
-const TARGETS: [&str; 17] = [
+const TARGETS: [&str; 18] = [
     "seat", "worker", "snapshot", "ledger", "inbox", "orders", "history", "output", "presence", "settings",
-    "url", "id", "health", "terms", "schedule", "apply", "words",
+    "url", "id", "health", "terms", "schedule", "apply", "command", "words",
 ];
 
 /// Each target is built before it is fuzzed, and the first time everything is built.

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Agents look often: a test waits for what they do.
 const EAGER: &[&str] = &["--job-poll-interval", "100ms", "--job-idle-interval", "500ms"];
 
+/// A request that says a later leader sent it.
+const FORGED: &str = r#"{"url": "http://h/", "headers": {"Tenure-Epoch": "9"}}"#;
+
 struct Bench {
     sandbox: Sandbox,
     store: String,
@@ -270,6 +273,14 @@ fn a_file_with_faults_is_told_all_of_them_and_nothing_is_written() {
         (&["agent", "--id", "../a"], &["workerId", "../a"]),
         (&["job", "ls", "--state", "lazy"], &["--state", "lazy", "queued"]),
         (&["schedule", "run-now", "web", "--name", "a-b"], &["a-b", "letters and digits"]),
+        (
+            &["schedule", "add", "web", "--manual", "--check", "kind=command,program=LEVEL=/evil"],
+            &["checks[0].program = \"LEVEL=/evil\"", "must be a full path"],
+        ),
+        (
+            &["job", "submit", "--kind", "http", "--payload", FORGED],
+            &["http.headers = \"Tenure-Epoch\"", "must not be given"],
+        ),
     ] {
         bench.tenure(arguments).assert_code(2).assert_says(says);
     }
@@ -464,6 +475,8 @@ fn link_local_addresses_are_not_asked_unless_the_agent_allows_them() {
             http("mapped", "http://[::ffff:169.254.1.2]/"),
             http("six", "http://[fe80::1]/"),
             http("metadata-six", "http://[fd00:ec2::254]/"),
+            http("translated", "http://[::ffff:0:169.254.1.2]/"),
+            tcp("metadata-scaleway", "fd00:42::42"),
             tcp("tcp", "169.254.1.2"),
             tcp("tcp-six", "fe80::1"),
             tcp("tcp-mapped", "::ffff:169.254.1.2"),
@@ -472,7 +485,7 @@ fn link_local_addresses_are_not_asked_unless_the_agent_allows_them() {
     for (name, (ok, detail)) in &told {
         assert!(!ok && detail.contains("link-local"), "{name}: {detail}");
     }
-    assert_eq!(told.len(), 9);
+    assert_eq!(told.len(), 11);
     cluster.signal(agent, Signal::TERM);
     cluster.exit(agent);
     // Whatever is there, it is asked.

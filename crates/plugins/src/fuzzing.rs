@@ -9,9 +9,12 @@ mod tests;
 pub use crate::cluster_health::health;
 pub use crate::terms::fuzzing::terms;
 
+use crate::checks::JobRun;
 use crate::schedules::{Problems, Rules, Schedule, Timing, read_file};
+use crate::work::{COMMAND_KIND, CommandWork, Commands, PASSED, Work};
 use serde_json::Value;
 use tenure::id::KindName;
+use tenure::job::AllowedCommand;
 use tenure::schedules::DueTimes;
 
 /// The longest line about one fault, whatever the document was.
@@ -110,4 +113,40 @@ pub fn apply(input: &[u8]) -> bool {
             false
         }
     }
+}
+
+/// Checks any entry of `--allow-command`, the first line, against the payload of any command, the rest: what would be started is what the
+/// entry names.
+pub fn command(input: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(input) else { return false };
+    let (entry, payload) = text.split_once('\n').unwrap_or_default();
+    // The system starts nothing that has a NUL in it.
+    if text.contains('\0') || payload.contains("\\u0000") {
+        return false;
+    }
+    let Ok(entry) = entry.parse::<AllowedCommand>() else { return false };
+    let Ok(work) = serde_json::from_str::<CommandWork>(payload) else { return false };
+    let job = JobRun { job: "fuzzed".parse().expect("valid"), attempt: 1, epoch: 1 };
+    let process = Commands::new([entry.clone()]).process(&work, &job);
+    if Work::of_job(COMMAND_KIND, payload.as_bytes()).is_ok() {
+        assert_eq!(process.is_ok(), entry.allows(&work.words()), "leader and agent disagree about {text}");
+    }
+    let Ok(process) = process else { return false };
+    let (process, plain) = (process.as_std(), entry.as_str().replace(['"', '\''], ""));
+    assert!(process.get_program() == entry.program() && entry.program().starts_with('/'), "{text}");
+    let names = |name: &str, value: &str| plain.contains(&format!("{name}=")) && entry.sets(name, value);
+    for (name, value) in process.get_envs() {
+        let (name, value) = (name.to_str().expect("text"), value.unwrap_or_default());
+        let is_passed = PASSED.contains(&name) && std::env::var_os(name).is_some_and(|own| own == value);
+        let is_ours = ["TENURE_JOB", "TENURE_ATTEMPT", "TENURE_EPOCH"].contains(&name);
+        assert!(
+            is_passed || is_ours || value.to_str().is_some_and(|value| names(name, value)),
+            "{name}: {text}"
+        );
+        assert_ne!(name, "PWD", "{text}");
+    }
+    assert!(
+        process.get_current_dir().is_none_or(|path| path.to_str().is_some_and(|path| names("PWD", path)))
+    );
+    true
 }

@@ -5,7 +5,10 @@
 mod command;
 mod http;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use command::PASSED;
 pub use command::{CommandWork, Commands};
+pub(crate) use http::refused_headers;
 pub use http::{HttpRequests, HttpWork};
 
 use crate::schedules::Problems;
@@ -150,6 +153,11 @@ mod tests {
             ("command", r#"{"http": {"url": "http://h/"}}"#, "command"),
             ("http", r#"{"url": "ftp://h/"}"#, "url"),
             ("http", r#"{"url": "http://h/", "method": "BREW"}"#, "GET"),
+            (
+                "http",
+                r#"{"url": "http://h/", "headers": {"Tenure-Epoch": "9"}}"#,
+                r#"job.http.headers = "Tenure-Epoch": must not be given"#,
+            ),
         ] {
             let error = Work::of_job(kind, payload.as_bytes()).expect_err(payload).to_string();
             assert!(error.contains(says), "{payload}: {error}");

@@ -48,26 +48,29 @@ impl AllowedCommand {
         &self.program
     }
 
-    /// Whether this entry allows a command: variables (`NAME=value`), then a program with its full path, then its arguments.
-    pub fn allows(&self, command: &[String]) -> bool {
-        let count = command.iter().take_while(|word| assignment(word).is_some()).count();
-        let (variables, rest) = command.split_at(count);
-        let may_set = |(name, value): (&str, &str)| {
-            self.variables
-                .get(name)
-                .is_some_and(|allowed| allowed.as_deref().is_none_or(|only| only == value))
-        };
-        let Some((program, args)) = rest.split_first() else { return false };
-        variables.iter().filter_map(|word| assignment(word)).all(may_set) && self.fits(program, args)
+    /// Whether this entry allows what a job needs, in one list: variables (`NAME=value`), then the program and its arguments. To start a
+    /// program, ask [`runs`](AllowedCommand::runs) and [`sets`](AllowedCommand::sets): they cannot take the program for a variable.
+    pub fn allows(&self, words: &[String]) -> bool {
+        let count = words.iter().take_while(|word| assignment(word).is_some()).count();
+        let (variables, command) = words.split_at(count);
+        let may_set = |(name, value)| self.sets(name, value);
+        variables.iter().filter_map(|word| assignment(word)).all(may_set) && self.runs(command)
     }
 
-    fn fits(&self, program: &str, args: &[String]) -> bool {
+    /// Whether this entry allows the variable, or with `PWD` the directory.
+    pub fn sets(&self, name: &str, value: &str) -> bool {
+        self.variables.get(name).is_some_and(|allowed| allowed.as_deref().is_none_or(|only| only == value))
+    }
+
+    /// Whether this entry allows the program, which comes first, with these arguments.
+    pub fn runs(&self, command: &[String]) -> bool {
+        let Some((program, args)) = command.split_first() else { return false };
         let fits = |(word, arg): (&Word, &String)| match word {
             Word::Exactly(text) => text == arg,
             Word::One => !arg.starts_with('-'),
         };
         let enough = if self.open { args.len() >= self.words.len() } else { args.len() == self.words.len() };
-        program == self.program && enough && self.words.iter().zip(args).all(fits)
+        *program == self.program && enough && self.words.iter().zip(args).all(fits)
     }
 }
 
@@ -163,7 +166,7 @@ mod tests {
             no.iter().for_each(|args| assert!(!allows(command, args), "{command} must not allow {args:?}"));
         }
         let other = "/bin/y".parse::<AllowedCommand>().expect("valid");
-        assert!(!other.allows(&["/bin/x".to_owned()]) && !other.allows(&[]));
+        assert!(!other.allows(&["/bin/x".to_owned()]) && !other.allows(&[]) && !other.runs(&[]));
         assert_eq!(other.program(), "/bin/y");
     }
 
@@ -187,6 +190,12 @@ mod tests {
         ] {
             assert_eq!(allows(entry, words), is_allowed, "{entry}: {words}");
         }
+        let entry = "LEVEL=* PWD=/var /bin/x a".parse::<AllowedCommand>().expect("valid");
+        let runs =
+            |words: &[&str]| entry.runs(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert!(runs(&["/bin/x", "a"]) && !runs(&["LEVEL=/y", "/bin/x", "a"]), "a program is no variable");
+        assert!(entry.sets("LEVEL", "") && entry.sets("PWD", "/var"));
+        assert!(!entry.sets("PWD", "/tmp") && !entry.sets("LANG", "C") && !entry.sets("", ""));
     }
 
     #[test]

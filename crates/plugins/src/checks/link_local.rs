@@ -16,23 +16,29 @@ pub enum LinkLocal {
     Allowed,
 }
 
-/// Metadata services outside the link-local ranges.
-const METADATA: [IpAddr; 6] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
-    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
-];
-
 fn is_near(address: IpAddr) -> bool {
-    let address = plain(address);
-    let is_link_local = match address {
-        IpAddr::V4(four) => four.is_link_local(),
-        IpAddr::V6(six) => six.is_unicast_link_local(),
-    };
-    is_link_local || METADATA.contains(&address)
+    match plain(address) {
+        IpAddr::V4(four) => four.is_link_local() || is_metadata_four(four),
+        IpAddr::V6(six) => six.is_unicast_link_local() || is_metadata_six(six),
+    }
+}
+
+/// Metadata services outside the link-local range.
+fn is_metadata_four(address: Ipv4Addr) -> bool {
+    matches!(address.octets(), [100, 100, 100, 200] | [168, 63, 129, 16] | [192, 0, 0, 192])
+}
+
+/// Metadata services outside the link-local range. Amazon has several in its block.
+fn is_metadata_six(address: Ipv6Addr) -> bool {
+    matches!(
+        address.segments(),
+        [0xfd00, 0xec2, ..]
+            | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]
+            | [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe]
+            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
+            | [0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1]
+            | [0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200]
+    )
 }
 
 /// The IPv4 address inside an IPv6 address that only carries one: mapped, compatible, translated or tunnelled.
@@ -40,10 +46,10 @@ fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
     let four = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     let translated = match six.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 1, _, _, _, high, low] => {
-            Some(four(high, low))
-        }
-        [0x2002, high, low, _, _, _, _, _] => Some(four(high, low)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 1, _, _, _, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x2002, high, low, ..] => Some(four(high, low)),
         _ => six.to_ipv4(),
     };
     translated.map_or(address, IpAddr::V4)
@@ -116,6 +122,14 @@ mod tests {
             "192.0.0.192",
             "64:ff9b:1::169.254.169.254",
             "2002:a9fe:a9fe::1",
+            "::ffff:0:169.254.169.254",
+            "::ffff:0:100.100.100.200",
+            "fd00:ec2::1",
+            "fd00:ec2:ffff:ffff::1",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
+            "fd00:a9fe:a9fe::1",
+            "fd00:100::100:200",
         ] {
             assert!(LinkLocal::Denied.check(address(near)).is_err(), "{near}");
             assert_eq!(LinkLocal::Allowed.check(address(near)), Ok(()), "{near}");
@@ -127,7 +141,10 @@ mod tests {
             "169.253.255.255",
             "169.255.0.0",
             "fec0::1",
-            "fd00:ec2::253",
+            "fd00:ec1::254",
+            "fd00:ec3::",
+            "fd00:42::43",
+            "::ffff:0:127.0.0.1",
             "2001:db8::1",
         ] {
             assert_eq!(LinkLocal::Denied.check(address(far)), Ok(()), "{far}");

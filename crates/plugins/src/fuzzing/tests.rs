@@ -10,8 +10,8 @@ use std::path::Path;
 
 type Check = fn(&[u8]) -> bool;
 
-const CHECKS: [(&str, Check); 4] =
-    [("health", health), ("terms", terms), ("schedule", schedule), ("apply", apply)];
+const CHECKS: [(&str, Check); 5] =
+    [("health", health), ("terms", terms), ("schedule", schedule), ("apply", apply), ("command", command)];
 
 /// The seeds of a check, sorted by name.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
@@ -56,6 +56,10 @@ fn no_explanation_has_control_characters_of_the_document_in_it() {
     assert!(!apply(b"- id: web\n  \"\\e[31mred\": true\n"));
 }
 
+fn words(from: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
+    prop::collection::vec(prop::sample::select(from), 0..3)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -76,6 +80,25 @@ proptest! {
             let seeds = seeds(name);
             check(&mishaps.iter().fold(seeds[which.index(seeds.len())].clone(), befall));
         }
+    }
+
+    #[test]
+    fn what_starts_is_what_the_entry_names(
+        variables in words(&["LEVEL=*", "LEVEL=/x", "PWD=*", "PWD=/"]),
+        args in words(&["a", "*", "**"]),
+        first in words(&["LEVEL=/x", "PWD=/", "/bin/y", "x"]),
+        rest in words(&["a", "-b"]),
+        directory in prop::option::of(prop::sample::select(&["/", "/x", ""][..])),
+        env in prop::collection::btree_map(
+            prop::sample::select(&["LEVEL", "PWD", "LD_PRELOAD", "LEVEL=/x /bin/x"][..]), "[/x*]{0,2}", 0..2,
+        ),
+    ) {
+        let one = ["/bin/x"];
+        let entry = [&variables[..], &one, &args].concat().join(" ");
+        let payload = serde_json::json!({
+            "command": ([&first[..], &one, &rest].concat()), "directory": directory, "env": env,
+        });
+        command(format!("{entry}\n{payload}").as_bytes());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::schedule::{Action, CheckSpec, Misfire, Overlap, RunRequest, Schedule,
 use super::timing::{CronField, CronTimes, DAY_MS, Interval, SECOND_MS, Timing};
 use super::tree::{Data, Tree};
 use super::webhook::Webhook;
-use crate::work::{CommandWork, HttpWork, Work};
+use crate::work::{CommandWork, HttpWork, Work, refused_headers};
 use serde_json::Map;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure::id::{KindName, Label, ScheduleId};
@@ -19,9 +19,8 @@ const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 const SCHEDULES_MAX: usize = 1000;
 const CHECKS_MAX: usize = 32;
 
-/// The methods of a request, and headers that would carry a secret.
+/// The methods of a request.
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
-const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 /// Most run requests read from one schedule.
 const RUNS_MAX: usize = 64;
@@ -299,16 +298,13 @@ fn work(
 
 fn command(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<CommandWork> {
     let command = reader.texts(fields, "command");
-    let directory = reader.text(fields, "directory", false);
+    let directory = full_path(reader, fields, "directory", false);
     let env = texts_of(reader, fields, "env");
     if !command.first().is_some_and(|program| program.starts_with('/')) {
         let program = command.first().map_or("", String::as_str);
         let rule = "must be a list that begins with the full path of a program";
         reader.fault(fields, "command", format!("{program:?}"), rule);
         return None;
-    }
-    if let Some(directory) = directory.as_ref().filter(|directory| !directory.starts_with('/')) {
-        reader.fault(fields, "directory", format!("{directory:?}"), "must be a full path");
     }
     let is_name = |name: &str| {
         !name.is_empty()
@@ -319,6 +315,14 @@ fn command(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<CommandWork> 
         reader.fault(fields, "env", format!("{name:?}"), "is not the name of a variable");
     }
     Some(CommandWork { command, directory, env })
+}
+
+fn full_path(reader: &mut Reader, fields: &mut Fields<'_>, key: &str, must: bool) -> Option<String> {
+    let path = reader.text(fields, key, must)?;
+    if !path.starts_with('/') {
+        reader.fault(fields, key, format!("{path:?}"), "must be a full path");
+    }
+    Some(path)
 }
 
 fn http(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<HttpWork> {
@@ -332,17 +336,8 @@ fn http(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<HttpWork> {
         reader.fault(&inner, "method", format!("{method:?}"), rule);
     }
     let headers = texts_of(reader, &mut inner, "headers");
-    let is_secret = |name: &&String| SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
-    if let Some(name) = headers.keys().find(is_secret) {
-        let rule = "must not be given: a schedule is no place for secrets";
+    for (name, rule) in refused_headers(&headers) {
         reader.fault(&inner, "headers", format!("{name:?}"), rule);
-    }
-    let is_header = |(name, value): (&String, &String)| {
-        reqwest::header::HeaderName::try_from(name).is_ok()
-            && reqwest::header::HeaderValue::try_from(value).is_ok()
-    };
-    if let Some((name, _)) = headers.iter().find(|header| !is_header(*header)) {
-        reader.fault(&inner, "headers", format!("{name:?}"), "is not a header, or its value is none");
     }
     let body = reader.text(&mut inner, "body", false).unwrap_or_default();
     let status = reader.number(&mut inner, "status", 100..=599, 0);
@@ -465,7 +460,7 @@ fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option
         }
         "dns" => Action::Dns { host: reader.host(fields)? },
         "command" => {
-            let program = reader.text(fields, "program", true);
+            let program = full_path(reader, fields, "program", true);
             let args = reader.texts(fields, "args");
             Action::Command { program: program?, args }
         }

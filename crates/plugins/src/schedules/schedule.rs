@@ -175,7 +175,7 @@ pub enum Action {
     },
     /// Runs a program, without a shell. Only if the agent's own settings allow it.
     Command {
-        /// The program to run.
+        /// The full path of the program to run.
         program: String,
         /// The arguments, passed as they are.
         args: Vec<String>,

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 /// The variables passed on from the agent's environment: none that would hold a secret.
-const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
+pub(crate) const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
 /// How long a command that is called off has to end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -32,11 +32,17 @@ pub struct CommandWork {
 }
 
 impl CommandWork {
-    /// What an agent must allow: the variables and the directory, as `PWD`, then the program and its arguments.
+    /// What an agent must allow, in one list: the variables and the directory, as `PWD`, then the program and its arguments.
     pub fn words(&self) -> Vec<String> {
         let directory = self.directory.iter().map(|directory| format!("PWD={directory}"));
         let variables = self.env.iter().map(|(name, value)| format!("{name}={value}"));
         directory.chain(variables).chain(self.command.iter().cloned()).collect()
+    }
+
+    fn is_allowed_by(&self, entry: &AllowedCommand) -> bool {
+        entry.runs(&self.command)
+            && self.directory.iter().all(|directory| entry.sets("PWD", directory))
+            && self.env.iter().all(|(name, value)| name != "PWD" && entry.sets(name, value))
     }
 }
 
@@ -94,8 +100,16 @@ impl Commands {
 
     /// Starts a command, if it is allowed.
     pub(crate) fn start(&self, work: &CommandWork, job: &JobRun) -> Result<Running, String> {
+        let child = self.process(work, job)?.spawn();
+        let child = child.map_err(|error| format!("cannot start {}: {error}", work.command[0]))?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Ok(Running { child, group: Group(group) })
+    }
+
+    /// The process of a command, if it is allowed.
+    pub(crate) fn process(&self, work: &CommandWork, job: &JobRun) -> Result<Command, String> {
         let (program, args) = work.command.split_first().ok_or("its command is empty")?;
-        if !self.allowed.iter().any(|allowed| allowed.allows(&work.words())) {
+        if !self.allowed.iter().any(|entry| work.is_allowed_by(entry)) {
             return Err("this agent does not allow this command with these arguments".to_owned());
         }
         let mut command = Command::new(program);
@@ -112,10 +126,8 @@ impl Commands {
             command.current_dir(directory);
         }
         // A group of its own, so that everything it starts can be ended with it.
-        let child = command.process_group(0).kill_on_drop(true).spawn();
-        let child = child.map_err(|error| format!("cannot start {program}: {error}"))?;
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        Ok(Running { child, group: Group(group) })
+        command.process_group(0).kill_on_drop(true);
+        Ok(command)
     }
 }
 
@@ -246,6 +258,19 @@ mod tests {
         assert!(only.start(&preloaded, &run()).is_err());
         let refused = only.start(&shell("false"), &run()).err().expect("refused");
         assert!(refused.contains("does not allow"), "{refused}");
+    }
+
+    /// An agent's directory may have a folder `LEVEL=`.
+    #[test]
+    fn a_program_that_looks_like_a_variable_is_not_started() {
+        let commands = Commands::new(["PWD=* LEVEL=* /bin/sh -c true".parse().expect("valid")]);
+        let mut work = shell("true");
+        work.command.insert(0, "LEVEL=/evil".to_owned());
+        let refused = commands.process(&work, &run()).expect_err("refused");
+        assert!(refused.contains("does not allow"), "{refused}");
+        let mut work = shell("true");
+        work.env.insert("PWD".to_owned(), "/".to_owned());
+        assert!(commands.process(&work, &run()).is_err(), "the directory is no variable");
     }
 
     #[tokio::test]

@@ -2,6 +2,8 @@
 
 use super::{HTTP_KIND, SAID_MAX_BYTES, beginning_of};
 use crate::checks::{HttpCheck, JobRun, LinkLocal};
+use crate::schedules::Problem;
+use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +14,35 @@ use tokio::time::Instant;
 /// How much of an answer is read at most for the output, and how long after enough was read for the result.
 const BODY_MAX_BYTES: usize = 256 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(5);
+
+/// Headers that would carry a secret.
+const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+/// Headers that the request or its connection determines, besides `Proxy-*`.
+const FIXED_HEADERS: [&str; 8] =
+    ["host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "content-length"];
+
+/// The headers that a request must not have, each with the rule that it breaks.
+pub(crate) fn refused_headers(
+    headers: &BTreeMap<String, String>,
+) -> impl Iterator<Item = (&String, &'static str)> {
+    headers.iter().filter_map(|(name, value)| Some((name, broken_rule(name, value)?)))
+}
+
+fn broken_rule(name: &str, value: &str) -> Option<&'static str> {
+    // Many servers take `_` for `-`.
+    let plain = name.to_ascii_lowercase().replace('_', "-");
+    let is_fixed = ["tenure-", "proxy-"].iter().any(|own| plain.starts_with(own));
+    if SECRET_HEADERS.contains(&&*plain) {
+        Some("must not be given: a schedule is no place for secrets")
+    } else if is_fixed || FIXED_HEADERS.contains(&&*plain) {
+        Some("must not be given: the agent sets Tenure-*, Host and the headers of the connection")
+    } else if HeaderName::try_from(name).is_err() || HeaderValue::try_from(value).is_err() {
+        Some("is not a header, or its value is none")
+    } else {
+        None
+    }
+}
 
 /// An HTTP request of a schedule, and the payload of its jobs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -74,6 +105,9 @@ impl HttpRequests {
     }
 
     async fn send(&self, work: &HttpWork, job: &JobRun, output: &OutputWriter) -> Result<String, String> {
+        if let Some((name, rule)) = refused_headers(&work.headers).next() {
+            return Err(Problem::new(None, "http.headers", format!("{name:?}"), rule).to_string());
+        }
         let method = work.method.parse().map_err(|_| format!("{:?} is not a method", work.method))?;
         let mut request = self.0.request(method, &work.url, job)?;
         for (name, value) in &work.headers {
@@ -103,5 +137,29 @@ impl HttpRequests {
         let said = format!("status {status}: {}", beginning_of(&said));
         let said = said.trim_end_matches(": ").to_owned();
         if well { Ok(said) } else { Err(said) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// Another program may have written the job.
+    #[tokio::test]
+    async fn a_request_with_a_forged_epoch_is_not_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let requests = HttpRequests::new(LinkLocal::Denied).expect("a client");
+        let run = JobRun { job: "t".parse().expect("valid"), attempt: 2, epoch: 7 };
+        for name in ["Tenure-Epoch", "host", "Transfer-Encoding"] {
+            let work = serde_json::json!({ "url": url, "headers": { name: "9" } });
+            let work: HttpWork = serde_json::from_value(work).expect("a request");
+            let output = OutputWriter::nowhere();
+            let sent = requests.send(&work, &run, &output);
+            let sent = tokio::time::timeout(Duration::from_secs(5), sent).await.expect("nothing is sent");
+            let refused = sent.expect_err("refused");
+            assert!(refused.starts_with(&format!("http.headers = {name:?}: must not be given")), "{refused}");
+        }
     }
 }

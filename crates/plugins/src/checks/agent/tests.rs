@@ -95,7 +95,7 @@ async fn what_does_not_answer_fails_with_its_reason_and_the_others_are_done() {
          {{name: c, kind: tcp, host: 127.0.0.1, port: {closed}}},
          {{name: d, kind: http, url: 'http://127.0.0.1:{closed}/'}},
          {{name: e, kind: dns, host: localhost}},
-         {{name: g, kind: command, program: 'true'}},
+         {{name: g, kind: command, program: /bin/true}},
          {{name: h, kind: nobodys}}"
     );
     let results = run(&Checks::new().expect("a client"), &text).await;

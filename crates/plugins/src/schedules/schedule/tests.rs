@@ -25,7 +25,7 @@ const GOOD: &str = "
     - {name: home, kind: http, url: 'https://example.org/', status: 200, timeout: 3s}
     - {name: port, kind: tcp, host: example.org, port: 443}
     - {name: name, kind: dns, host: example.org}
-    - {name: disk, kind: command, program: df, args: [-h, /]}
+    - {name: disk, kind: command, program: /bin/df, args: [-h, /]}
 - id: night
   cron: 30 2 * * *
   zone: Europe/Berlin
@@ -350,7 +350,43 @@ fn sc1_a_schedule_does_exactly_one_kind_of_work() {
         ("http: {url: 'http://h/', headers: {Authorization: x}}", "no place for secrets"),
         ("http: {url: 'http://h/', headers: {'a b': x}}", "is not a header"),
         ("http: {url: 'http://h/', verb: GET}", "is not a field"),
+        (
+            "checks: [{name: a, kind: command, program: LEVEL=/evil}]",
+            "x.checks[0].program = \"LEVEL=/evil\": must be a full path",
+        ),
     ] {
         assert!(fault(text).contains(says), "{text}: {}", fault(text));
+    }
+}
+
+/// A receiver takes `Tenure-Epoch` for the leader's; the others change what is sent, or to whom.
+#[test]
+fn headers_that_the_agent_sets_are_refused() {
+    let file = |name: &str| {
+        format!("- {{id: x, manual: true, http: {{url: 'http://h/', headers: {{{name}: trailers}}}}}}")
+    };
+    for name in [
+        "Tenure-Epoch",
+        "tenure-job",
+        "TENURE-ATTEMPT",
+        "Tenure-Notice",
+        "Tenure_Epoch",
+        "Host",
+        "Connection",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Proxy-Authenticate",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+        "Content-Length",
+        "content_length",
+    ] {
+        let rule = "must not be given: the agent sets Tenure-*, Host and the headers of the connection";
+        assert_eq!(faults(&file(name)), [format!("line 1: x.http.headers = {name:?}: {rule}")]);
+    }
+    for name in ["Content-Type", "X-Tenure-Epoch", "Accept", "X-Host"] {
+        assert!(read_file(&file(name), &rules()).is_ok(), "{name}");
     }
 }
