@@ -6,6 +6,7 @@ mod events;
 mod exec;
 mod http;
 mod jobs;
+mod queues;
 mod schedules;
 mod time;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -22,10 +23,10 @@ pub(crate) use exec::{
 pub(crate) use exec::{exec_seat, lock_seat, name_of, once_seat};
 pub(crate) use http::{HttpArgs, TokenArgs};
 pub(crate) use jobs::JobHistoryArgs;
+pub(crate) use queues::{QueueAction, QueueArgs, QueueOneArgs, QueueSetArgs};
 pub(crate) use schedules::{
-    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobsArgs, LogsArgs, LookArgs, OneArgs, QueueAction,
-    QueueArgs, QueueOneArgs, QueueSetArgs, RetryArgs, RunNowArgs, ScheduleAction, ScheduleAddArgs,
-    ScheduleArgs, SubmitArgs,
+    AgentArgs, ApplyArgs, ExportArgs, JobAction, JobArgs, JobsArgs, LogsArgs, LookArgs, OneArgs, RetryArgs,
+    RunNowArgs, ScheduleAction, ScheduleAddArgs, ScheduleArgs, SubmitArgs,
 };
 
 use crate::exit::Failure;
