@@ -174,14 +174,13 @@ async fn many_workers_on_a_bucket_are_three_pages_a_sweep() {
                         "nonce": format!("{life}-1"), "beats": 1, "startedAt": "2026-01-01T00:00:00Z", "payload": {}});
                     let key = format!("plg_coordinator_global/{namespace}/workers/{id}.json");
                     // An engine that is busy may answer too late; what it wrote all the same is there.
-                    let mut tries = 0..10;
-                    let written = loop {
-                        let body = body.to_string().into();
-                        match bulk.put(&key, body, Condition::Absent).await {
-                            Write::Unknown(_) | Write::Unavailable(_) if tries.next().is_some() => {}
-                            written => break written,
+                    let put = || bulk.put(&key, body.to_string().into(), Condition::Absent);
+                    let mut written = put().await;
+                    for _ in 0..10 {
+                        if matches!(written, Write::Unknown(_) | Write::Unavailable(_)) {
+                            written = put().await;
                         }
-                    };
+                    }
                     assert!(matches!(written, Write::Won(_) | Write::Lost), "{written:?}");
                 }
             });
