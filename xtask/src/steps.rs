@@ -119,6 +119,9 @@ pub(crate) struct Beside<'r> {
     report: &'r Report,
     queue: Mutex<Vec<Task<'r>>>,
     gate: Gate,
+    /// How many of those that need no build of the tests have not ended.
+    early: Mutex<usize>,
+    ended: Condvar,
 }
 
 type Action<'r> = Box<dyn FnOnce() -> Result<Captured> + Send + 'r>;
@@ -131,7 +134,8 @@ struct Task<'r> {
 
 impl<'r> Beside<'r> {
     pub(crate) fn new(report: &'r Report) -> Self {
-        Self { report, queue: Mutex::default(), gate: Gate::default() }
+        let (queue, gate) = (Mutex::default(), Gate::default());
+        Self { report, queue, gate, early: Mutex::default(), ended: Condvar::new() }
     }
 
     /// Something that needs no more than the shipped program.
@@ -145,8 +149,15 @@ impl<'r> Beside<'r> {
     }
 
     fn push(&self, name: &str, after_build: bool, action: Action<'r>) {
+        *self.early.lock().unwrap_or_else(PoisonError::into_inner) += usize::from(!after_build);
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.push(Task { name: name.to_owned(), after_build, action });
+    }
+
+    /// Waits until all that need no build of the tests have ended: they measure, as do the tests that wait.
+    pub(crate) fn early_ended(&self) {
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.ended.wait_while(early, |early| *early > 0));
     }
 
     /// The tests are built, or cannot be.
@@ -168,6 +179,8 @@ impl<'r> Beside<'r> {
             } else {
                 self.report.captured(&task.name, task.action);
             }
+            *self.early.lock().unwrap_or_else(PoisonError::into_inner) -= usize::from(!task.after_build);
+            self.ended.notify_all();
         }
     }
 }

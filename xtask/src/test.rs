@@ -111,7 +111,7 @@ fn run_on_build(workspace: &Workspace, args: &Args, report: &Report) {
         // On this thread, because an engine ends with the thread that started it.
         let needs = Needs::provide(workspace, report, args);
         if built.join().unwrap_or(false) {
-            needs.test(workspace, report, args);
+            needs.test(workspace, report, &beside, args);
         } else {
             report.skip("all tests (their build failed)");
         }
@@ -166,7 +166,7 @@ impl Needs {
     }
 
     /// Plays the tests: those that compute with a lower priority, beside those that wait and measure.
-    fn test(&self, workspace: &Workspace, report: &Report, args: &Args) {
+    fn test(&self, workspace: &Workspace, report: &Report, beside: &Beside<'_>, args: &Args) {
         let chosen = self
             .missing
             .iter()
@@ -176,6 +176,7 @@ impl Needs {
                 let which = format!("{chosen} & not ({WAITING})");
                 report.counted("tests that compute", || self.nextest(workspace, "compute", &which, args));
             });
+            beside.early_ended();
             let which = format!("{chosen} & ({WAITING})");
             report.counted("tests that wait", || self.nextest(workspace, "default", &which, args));
         });
